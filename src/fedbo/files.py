@@ -84,10 +84,6 @@ def replacing(path: str | os.PathLike[str], mode: int) -> Iterator[str]:
     """Yield the path of a new, empty file that takes the place of ``path`` at the end.
 
     It is for what is too large for `write`. After an exception the new file is removed.
-
-    Args:
-        path: Where the file is put.
-        mode: Its permissions.
     """
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")

@@ -47,9 +47,6 @@ def make_folder(folder: Path) -> None:
 
     Those that exist stay as they are. If the state folder is one that others can write to, there is
     a warning, once.
-
-    Args:
-        folder: The folder that a file will be put into.
     """
     _make(folder)
     if os.name != "posix" or folder in _reported:

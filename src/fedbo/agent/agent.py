@@ -239,9 +239,6 @@ class Agent:
         """Return the message of each agent that has a score, computed together.
 
         This is faster than `message` for each, and may change the last bits of the numbers.
-
-        Args:
-            agents: The agents, of any federations.
         """
         with one_thread():
             write_together(agent._outbox for agent in agents)
@@ -403,9 +400,6 @@ class Agent:
     def set_members(self, federation: Federation) -> None:
         """Take over the list of members' keys of the same federation.
 
-        Args:
-            federation: The same federation, with another list.
-
         Raises:
             FederationMismatch: If anything else differs.
         """
@@ -416,11 +410,7 @@ class Agent:
     # Files
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the agent to a file, completely or not at all.
-
-        Args:
-            path: The file; an existing one is replaced.
-        """
+        """Write the agent to a file, completely or not at all."""
         points, is_own = self._initial.points, type(self.settings) is Settings
         saved = savefile.Saved(
             federation=self.federation.to_toml(),

@@ -102,11 +102,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Saved, Federation]:
 
 @contextlib.contextmanager
 def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Refuse the file if what is done with its content fails.
-
-    Args:
-        path: The file.
-    """
+    """Refuse the file if what is done with its content fails."""
     try:
         yield
     except (FileRefused, KeyRefused):

@@ -90,11 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return space.design_point(i, rng)
 
     def scores(self, y: Array) -> Scores:
-        """Return scores (n,) in the units that models are fitted in and messages are made of.
-
-        Args:
-            y: Scores in the agent's own units, (n,), to be maximised.
-        """
+        """Return scores (n,) in the units that models are fitted in and messages are made of."""
         return Standardised(y)
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
@@ -125,11 +121,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return x
 
     def informs(self, trial: Trial) -> bool:
-        """Tell whether the score of this trial goes into the agent's messages.
-
-        Args:
-            trial: A trial that has a score.
-        """
+        """Tell whether the score of this trial goes into the agent's messages."""
         return True
 
 

@@ -198,19 +198,11 @@ class Federation:
         return centres
 
     def nearest_cells(self, X: Array) -> NDArray[np.intp]:
-        """Return the cells (n,) that points lie in.
-
-        Args:
-            X: Points of the unit cube, (n, D).
-        """
+        """Return the cells (n,) that points lie in."""
         return nearest(X, self.cells)
 
     def cell(self, x: Array) -> int:
-        """Return the cell that a point lies in.
-
-        Args:
-            x: A point of the unit cube, (D,).
-        """
+        """Return the cell that a point lies in."""
         return int(self.nearest_cells(x[None])[0])
 
     @cached_property
@@ -222,11 +214,7 @@ class Federation:
         )
 
     def counts(self, X: Array) -> NDArray[np.intp]:
-        """Return how many points are in each cell, (n,).
-
-        Args:
-            X: Points of the unit cube, (t, D).
-        """
+        """Return how many points are in each cell, (n,)."""
         return np.bincount(self.nearest_cells(X), minlength=len(self.cells))
 
     def known_of(self, counts: summary.Counts) -> Array:
@@ -241,11 +229,7 @@ class Federation:
         return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
 
     def held(self, message: Message) -> Held:
-        """Return what an inbox holds of a message.
-
-        Args:
-            message: A message that fits this federation.
-        """
+        """Return what an inbox holds of a message."""
         if message.kind != "compact":
             return held(message)
         header, tip = (message.sender, message.sequence, message.t_n), self.tip(message)
@@ -257,11 +241,7 @@ class Federation:
         return Lattice(self.space)
 
     def tip(self, message: Message) -> Array | None:
-        """Return the point (D,) that a message recommends, or None if it names none.
-
-        Args:
-            message: A message that fits this federation.
-        """
+        """Return the point (D,) that a message recommends, or None if it names none."""
         return self.lattice.unpack(message.tip) if message.tip else None
 
     @property
@@ -309,11 +289,7 @@ class Federation:
         )
 
     def check(self, message: Heard) -> None:
-        """Raise `MessageRefused`, with the reason, if a message does not fit this federation.
-
-        Args:
-            message: The message of any agent, or a private release.
-        """
+        """Raise `MessageRefused`, with the reason, if a message does not fit this federation."""
         if not isinstance(message, Message):
             self._check_release(message)
             return
@@ -354,11 +330,7 @@ class Federation:
             raise MessageRefused(f"release {published.sequence} of {published.sender!r}: {fault}")
 
     def difference(self, other: Federation) -> str | None:
-        """Describe the first difference in a sentence; return None if there is none.
-
-        Args:
-            other: The federation to compare with.
-        """
+        """Describe the first difference in a sentence; return None if there is none."""
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in _SETTINGS)
         settings = [f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b]
         if self.privacy != other.privacy:
@@ -375,11 +347,7 @@ class Federation:
         return self.privacy
 
     def require_same(self, other: Federation) -> None:
-        """Raise `FederationMismatch` if the other federation differs from this one.
-
-        Args:
-            other: The federation to compare with.
-        """
+        """Raise `FederationMismatch` if the other federation differs from this one."""
         if difference := self.difference(other):
             raise FederationMismatch(f"the federations differ: {difference}")
 
@@ -394,9 +362,6 @@ class Federation:
     @classmethod
     def from_toml(cls, text: str) -> Federation:
         """Read the text of a TOML file; a setting that is missing has its default.
-
-        Args:
-            text: The text of the file.
 
         Raises:
             ValueError: If something in it is wrong; the text says what.
@@ -417,11 +382,7 @@ class Federation:
             raise ValueError(_shortened(str(error))) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the TOML file, completely or not at all.
-
-        Args:
-            path: The file; an existing one is replaced.
-        """
+        """Write the TOML file, completely or not at all."""
         files.write(path, self.to_toml().encode())
 
     @classmethod

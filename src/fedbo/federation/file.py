@@ -50,19 +50,12 @@ def dumps(settings: Mapping[str, Any], space: Space) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """Return the text of a regular file in UTF-8; a ValueError if it is larger than `LARGEST_FILE`.
-
-    Args:
-        path: The file.
-    """
+    """Return the text of a regular file in UTF-8; a ValueError if it is too large."""
     return files.read(path, LARGEST_FILE, empty=True).decode()
 
 
 def loads(text: str) -> dict[str, Any]:
     """Return the tables of a TOML file; a ValueError if they are not plain enough to be checked.
-
-    Args:
-        text: The text of the file.
 
     >>> loads("a.b = 1")
     {'a': {'b': 1}}

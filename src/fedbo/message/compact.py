@@ -143,11 +143,7 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         return codes.reshape(n, bits).astype(np.int64) @ (1 << np.arange(bits)[::-1])
 
     def check_trials(self, t_n: int) -> None:
-        """Raise `MessageRefused` if the cells do not hold as many trials as the header says.
-
-        Args:
-            t_n: The number of trials in the header.
-        """
+        """Raise `MessageRefused` if the cells do not hold as many trials as the header says."""
         codes = self._codes
         least = int(codes.sum())
         if least > t_n or (least < t_n and codes.max() < _MORE):

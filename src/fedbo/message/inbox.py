@@ -221,9 +221,6 @@ class Inbox:
         """Forget the messages of these senders; return how many there were.
 
         The rows of the other peers keep their order.
-
-        Args:
-            senders: Names of peers; those without a message are ignored.
         """
         gone = {self._rows[sender] for sender in senders if sender in self._rows}
         if gone:

@@ -49,6 +49,7 @@ from fedbo.message.signed import (
     Wire,
     Withdrawal,
     opened,
+    travels,
 )
 
 #: What agents hand out to each other.
@@ -156,14 +157,7 @@ class Header(TypedDict):
     t_n: int  #: number of observations behind the message
 
 
-class _Content(Wire, frozen=True, tag_field="version", tag=1):
-    fingerprint: bytes
-    sender: str
-    sequence: int
-    t_n: int
-    body: Body
-
-
+@travels(tag=1)
 class Message(Signed, frozen=True, kw_only=True):
     """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
 
@@ -180,7 +174,6 @@ class Message(Signed, frozen=True, kw_only=True):
     """
 
     type = "message"
-    form = _Content
 
     t_n: int
     body: Body

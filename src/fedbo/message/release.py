@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedbo.message import signed
-from fedbo.message.signed import Fingerprint, MessageRefused, Signed, Wire
+from fedbo.message.signed import Fingerprint, MessageRefused, Signed, travels
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -28,24 +28,7 @@ _MOST_NUMBERS = 4096  # votes, and sums
 _LARGEST = 2**62  # of a vote or a sum
 
 
-class _Content(Wire, frozen=True, tag_field="version", tag=3):
-    fingerprint: bytes
-    sender: str
-    sequence: int
-    epsilon: float
-    delta: float
-    releases: int
-    members: int
-    trials: int
-    votes: tuple[int, ...]
-    votes_scale: float
-    sums: tuple[int, ...]
-    sums_deviation: float
-    weight: float
-    squared: int
-    neighbours: str
-
-
+@travels(tag=3)
 class Release(Signed, frozen=True, kw_only=True):
     """What a trusted party publishes of its members' contributions. It describes itself.
 
@@ -65,7 +48,6 @@ class Release(Signed, frozen=True, kw_only=True):
     """
 
     type = "release"
-    form = _Content
 
     epsilon: float
     delta: float
@@ -158,19 +140,12 @@ class Release(Signed, frozen=True, kw_only=True):
 
 
 def draw_names(sender: str) -> list[str]:
-    """Return the names of the draws that stand for peers in releases of a sender.
-
-    Args:
-        sender: The sender of the releases.
-    """
+    """Return the names of the draws that stand for peers in releases of a sender."""
     return [f"{sender}{_DRAW}{i:02}" for i in range(DRAWS)]
 
 
 def is_draw(name: str) -> bool:
     """Tell whether a name is that of a draw of a release.
-
-    Args:
-        name: The name of a sender.
 
     >>> is_draw("hub/release-07"), is_draw("hub/lung")
     (True, False)

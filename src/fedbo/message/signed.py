@@ -15,7 +15,8 @@ import contextlib
 import hashlib
 import json
 import operator
-from typing import ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import ClassVar, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -56,6 +57,7 @@ _WEAK = frozenset(
         ],
     )
 )
+_SIGNATURE = ("key", "signature")
 _LONGEST = 200  # characters of a reason that may quote what was received
 
 
@@ -122,6 +124,9 @@ class Fingerprint(bytes):
         return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
 
 
+S = TypeVar("S", bound="Signed")
+
+
 class Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Something that travels as an array."""
 
@@ -137,7 +142,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         signature: 64 bytes over `signed_bytes`; empty if there is no signature.
     """
 
-    form: ClassVar[type[Wire]]  #: of the content
+    form: ClassVar[type[msgspec.Struct]]  #: of the content, see `travels`
     type: ClassVar[Literal["message", "withdrawal", "release"]]
 
     fingerprint: bytes
@@ -213,12 +218,25 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         return decoded
 
 
-class _WithdrawalContent(Wire, frozen=True, tag_field="version", tag=4):
-    fingerprint: bytes
-    sender: str
-    sequence: int
+def travels(tag: int) -> Callable[[type[S]], type[S]]:
+    """Give a class the form of its content: an array of all its fields but the signature.
+
+    Args:
+        tag: The first element of the array.
+    """
+
+    def with_form(cls: type[S]) -> type[S]:
+        fields = msgspec.structs.fields(cls)
+        sent = [(field.name, field.type) for field in fields if field.name not in _SIGNATURE]
+        cls.form = msgspec.defstruct(
+            f"{cls.__name__}Content", sent, bases=(Wire,), frozen=True, tag_field="version", tag=tag
+        )
+        return cls
+
+    return with_form
 
 
+@travels(tag=4)
 class Withdrawal(Signed, frozen=True, kw_only=True):
     """Withdraws the messages of a sender, up to a sequence number.
 
@@ -232,7 +250,6 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
     """
 
     type = "withdrawal"
-    form = _WithdrawalContent
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:

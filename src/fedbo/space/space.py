@@ -192,11 +192,7 @@ class Space:
         return {name: axis.decode(numbers[at]) for name, (axis, at) in self.axes.items()}
 
     def snap(self, X: NDArray[Real]) -> NDArray[Real]:
-        """Return the allowed points nearest to X (n, D), in its precision.
-
-        Args:
-            X: Points of the cube, (n, D).
-        """
+        """Return the allowed points nearest to X (n, D), in its precision."""
         self._check_points(X)
         if self.free.all():
             return X
