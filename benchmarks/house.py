@@ -37,7 +37,7 @@ class Crossed:
         threading.setprofile(self._count)
         sys.setprofile(self._count)
 
-    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+    def _count(self, frame: FrameType, event: str, _argument: object) -> None:
         if self._is_on and event == "call":
             self._codes.add(frame.f_code)
 
