@@ -12,7 +12,7 @@ from contracts.releases import contribution, private, released
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedbo import Federation
+from fedbo import Federation, Float
 from fedbo.identity import KeyRefused, verify
 from fedbo.message import Message
 from fedbo.privacy import (
@@ -24,8 +24,10 @@ from fedbo.privacy import (
     one_each,
     planned,
     releases_made,
+    signal,
     spent,
 )
+from fedbo.privacy.release import STEP, STEPS
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
@@ -186,3 +188,29 @@ def test_too_few_trials_are_left_out() -> None:
 def test_without_a_plan_nobody_contributes() -> None:
     with pytest.raises(ValueError, match="has no privacy plan"):
         one_each(Federation({"x": OURS.space.parameters["x"]}), [])
+
+
+# What is left beside the noise
+
+
+@pytest.mark.parametrize("members", [5, 10, 40])
+def test_the_signal_that_is_announced_is_what_releases_have(members: int) -> None:
+    """All members agree: their shape is (1, 0, …, 0), and their best trials lie in one cell."""
+    agreed = private({"x": Float(0, 1), "y": Float(0, 1)}, Plan(epsilon=2.0, delta=1e-3))
+    announced = signal(agreed, members)
+    same = [contribution(agreed, f"site-{n}", cell=5) for n in range(members)]
+    made = [released(agreed, same, seed=seed) for seed in range(40)]
+    means = np.array([np.array(one.sums[: one.coordinates]) * STEP / members for one in made])
+    noise = np.square(means - np.eye(means.shape[1])[0]).sum(axis=1).mean()
+    assert announced.share == pytest.approx(1.0 / (1.0 + noise), rel=0.15)
+    others = np.array([np.delete(one.votes, 5).max() for one in made]) / STEPS
+    assert announced.votes == pytest.approx(np.median(others), abs=0.6)
+
+
+def test_a_plan_waits_by_default_for_members_enough_that_a_release_is_not_mostly_noise() -> None:
+    for epsilon, releases, members in ((2.0, 1, 10), (2.0, 4, 40), (1e9, 1, 2), (1e-6, 1, 10**6)):
+        plan = Plan(epsilon=epsilon, delta=1e-3, releases=releases)
+        assert plan.least_members == members
+        assert Plan.from_table(plan.table) == plan
+    assert Plan(epsilon=2.0, delta=1e-3, least_members=0).least_members == 0
+    assert signal(private(), 9).is_mostly_noise and not signal(private(), 10).is_mostly_noise

@@ -84,13 +84,13 @@ def new(
         int, typer.Option(help="Contributions from fewer trials are left out.", min=1)
     ] = 5,
     least_members: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="A hub makes a release when so many members have contributed; with 0 only its "
-            "operator does.",
+            help="A hub makes a release when so many members have contributed, by default when it "
+            "is more than noise; with 0 only its operator does.",
             min=0,
         ),
-    ] = 0,
+    ] = None,
     days: Annotated[
         float, typer.Option(help="Days between such releases, and before the first.", min=0)
     ] = 0.0,
@@ -116,7 +116,7 @@ def new(
     if out.exists() and not force:
         problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
-    if epsilon is None and (releases, by, least_members, days) != (1, "hub", 0, 0.0):
+    if epsilon is None and (releases, by, least_members, days) != (1, "hub", None, 0.0):
         raise checks.refused("private releases need it", "--epsilon")
     left_out: list[str] = []
     try:
@@ -135,7 +135,7 @@ def new(
                 releases=releases,
                 by=by,
                 least_trials=least_trials,
-                least_members=least_members,
+                least_members=-1 if least_members is None else least_members,
                 days=days,
             )
         agreed: dict[str, Any] = {"features": features, "seed": seed, "kind": kind, "tips": tips}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -10,6 +11,8 @@ from msgspec.structs import force_setattr
 
 from fedbo.message.release import SENDER_BYTES
 
+#: ε of one release times its members, below which it is mostly noise (`fedbo.privacy.signal`).
+ENOUGH = 20.0
 _EPSILONS = 1e-6, 1e9  # beyond them, a release would be noise, or have none
 _LEAST_DELTA = 1e-15
 _MOST_RELEASES = 10_000
@@ -32,11 +35,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             refused.
         least_trials: A contribution from fewer trials is left out (default 1).
         least_members: A hub makes a release when this many members have contributed; it never waits
-            for the others. With 0 (default) only its operator makes releases.
+            for the others. By default 20 R / ε, with fewer a release is mostly noise. With 0 only
+            its operator makes releases.
         days: Days that lie between two releases of that kind, and before the first (default 0).
 
-    >>> Plan(epsilon=2.0, delta=1e-3, least_members=20)
-    Plan(epsilon=2.0, delta=0.001, releases=1, by='hub', least_trials=1, least_members=20, days=0.0)
+    >>> Plan(epsilon=2.0, delta=1e-3)
+    Plan(epsilon=2.0, delta=0.001, releases=1, by='hub', least_trials=1, least_members=10, days=0.0)
     """
 
     epsilon: float
@@ -44,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     releases: int = 1
     by: str = "hub"
     least_trials: int = 1
-    least_members: int = 0
+    least_members: int = -1  # by default
     days: float = 0.0
 
     def __post_init__(self) -> None:
@@ -58,6 +62,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"epsilon is {self.epsilon} and delta is {self.delta}, expected epsilon from "
                 f"{low:g} to {high:g}, and delta from {_LEAST_DELTA:g} to below 1"
             )
+        if self.least_members == -1 and self.releases > 0:
+            members = max(2, math.ceil(ENOUGH * self.releases / self.epsilon))
+            force_setattr(self, "least_members", min(members, _MOST_MEMBERS))
         for name, least, most in (
             ("releases", 1, _MOST_RELEASES),
             ("least_trials", 1, _MOST_MEMBERS),

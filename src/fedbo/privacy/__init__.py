@@ -28,7 +28,7 @@ from fedbo.privacy.noise import (
     discrete_laplace,
 )
 from fedbo.privacy.release import mechanisms, planned, release, voted_points
-from fedbo.privacy.statement import spent, statement
+from fedbo.privacy.statement import Signal, signal, spent, statement
 
 __all__ = [
     "BudgetSpent",
@@ -40,6 +40,7 @@ __all__ = [
     "Pure",
     "Release",
     "Secret",
+    "Signal",
     "Simulated",
     "Source",
     "SubsampledGaussian",
@@ -61,6 +62,7 @@ __all__ = [
     "release",
     "releases_made",
     "shape",
+    "signal",
     "spent",
     "statement",
     "voted_points",

@@ -95,6 +95,12 @@ def _sums_variance(plan: Plan, c: float) -> Fraction:
     return sigma2 * (1 + Fraction(c) ** 2) / Fraction(STEP) ** 2 + _DISCRETE
 
 
+def mean_noise(plan: Plan, members: int) -> float:
+    """Return s, the standard deviation of the noise in each coordinate of the mean."""
+    c, _ = _second_moments_of(members, 1)
+    return math.sqrt(_sums_variance(plan, c)) * STEP / members
+
+
 def _second_moments_of(members: int, d: int) -> tuple[float, int]:
     """Return c and e, for so many members."""
     return (1.0, d) if members >= _MANY else (0.5, min(6, d))

@@ -5,11 +5,67 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
+from fedbo.federation.federation import Federation
+from fedbo.federation.plan import ENOUGH
 from fedbo.message import Release
 from fedbo.privacy.accounting import Mechanism, epsilon, epsilon_basic
-from fedbo.privacy.release import mechanisms
+from fedbo.privacy.release import mean_noise, mechanisms, planned
 
 _LARGE = 20.0  # an ε from which e^ε has too many digits to read
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """How much of a release its noise leaves; ``str()`` says it in words.
+
+    Args:
+        members: How many members the release sums up.
+        needed: How many it takes, so that it is not mostly noise.
+        share: The part of the published mean that is not noise if all members agree; less if not.
+        votes: How many votes of members a part of the space needs to stand out, in half of
+            releases.
+    """
+
+    members: int
+    needed: int
+    share: float
+    votes: float
+
+    @property
+    def is_mostly_noise(self) -> bool:
+        return self.members < self.needed
+
+    def __str__(self) -> str:
+        warning = (
+            f" This is mostly noise: it takes {self.needed:,} members to be more."
+            if self.is_mostly_noise
+            else ""
+        )
+        return (
+            f"Of the mean of {self.members:,} members, at most {self.share:.0%} is signal and the "
+            f"rest noise; a part of the space stands out with about {math.ceil(self.votes):,} of "
+            f"their votes or more.{warning}"
+        )
+
+
+def signal(federation: Federation, members: int) -> Signal:
+    """Say how much signal a release of so many members would have beside its noise.
+
+    >>> from fedbo.privacy import Plan
+    >>> from fedbo.space import Float
+    >>> federation = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=2.0, delta=1e-3))
+    >>> print(signal(federation, 5))
+    Of the mean of 5 members, at most 30% is signal and the rest noise; ... mostly noise: ...
+    """
+    plan, d = federation.require_plan(), federation.shape_coordinates
+    noise = d * mean_noise(plan, members) ** 2  # in the squared length of the mean, at most 1
+    return Signal(
+        members=members,
+        needed=math.ceil(ENOUGH * plan.releases / plan.epsilon),
+        share=1.0 / (1.0 + noise),
+        votes=planned(plan)[0].scale * math.log(max(len(federation.cells) / math.log(4.0), 1.0)),
+    )
 
 
 def spent(
