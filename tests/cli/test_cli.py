@@ -41,7 +41,7 @@ def test_version() -> None:
 def test_help_names_the_commands_and_their_options() -> None:
     assert "demo" in invoke("--help").stdout
     text = invoke("demo", "-h").stdout
-    for option in ("--agents", "--trials", "--repeats", "--seed", "--out", "--csv", "--stay"):
+    for option in ("--agents", "--trials", "--repeats", "--seed", "--out", "--stay"):
         assert option in text
 
 
@@ -51,7 +51,6 @@ def test_help_names_the_commands_and_their_options() -> None:
         (["--agents", "many"], "valid int"),
         (["--out", "demo.bmp"], "demo.bmp ends in '.bmp', expected one of .png, .pdf, .svg"),
         (["--out", "nowhere/demo.png"], "nowhere does not exist: create it first"),
-        (["--csv", "."], ". is a folder, expected a file"),
         (["--agent", "3"], "No such option"),
     ],
 )

@@ -12,7 +12,7 @@ from fedbo_paper.cli.reproduce import PACKAGES
 
 
 def demo(
-    agents: Annotated[int, typer.Option(help="Number of sites, 2 to 24, a process each.")] = 10,
+    agents: Annotated[int, typer.Option(help="Number of sites, 2 to 24.")] = 10,
     trials: Annotated[
         int, typer.Option(help="Trials of each site, including its initial points.")
     ] = 15,
@@ -25,8 +25,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="The figure to write: .png, .pdf or .svg.")] = Path(
         "fedbo-demo.png"
     ),
-    csv: Annotated[Path | None, typer.Option(help="Write every trial to this file.")] = None,
-    browser: Annotated[bool, typer.Option(help="Open the hub's page in a browser.")] = False,
     stay: Annotated[
         bool, typer.Option("--stay", help="Keep the hub and its page running until Ctrl-C.")
     ] = False,
@@ -35,33 +33,58 @@ def demo(
     checks.require("experiments", PACKAGES)
     checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx": "httpx"})
     checks.writable("--out", out, checks.PICTURES)
-    if csv is not None:
-        checks.writable("--csv", csv)
-    from rich.console import Console
+    import contextlib
+    import tempfile
+    import threading
+    from functools import partial
 
-    from fedbo_paper.demo import figure, screen
+    from rich.console import Console
+    from rich.text import Text
+
+    from fedbo.cli.screen import say
+    from fedbo.exchange import ExchangeError
+    from fedbo_paper.demo import figure, hub, screen
     from fedbo_paper.demo.demo import Demo
-    from fedbo_paper.demo.processes import ProcessFailed
-    from fedbo_paper.demo.run import on_stage
+    from fedbo_paper.demo.outcome import Outcome
+    from fedbo_paper.demo.site import Repeat, play
+    from fedbo_paper.harness import workers
+    from fedbo_paper.harness.screen import bars
 
     try:
         wanted = Demo(agents=agents, trials=trials, repeats=repeats, seed=seed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    console = Console()
-    try:
-        with on_stage(console, wanted) as show:
-            outcome = show.play(browser=browser)
-            if outcome.repeats:
-                screen.report(console, outcome)
-                figure.draw(outcome, out)
-                typer.echo(f"The figure is in {out}.")
-                if csv is not None:
-                    outcome.table.to_csv(csv)
-                    typer.echo(f"Every trial is in {csv}.")
-            if stay and outcome.repeats == wanted.repeats:
-                show.stay()
-    except ProcessFailed as error:
-        checks.end(str(error))
-    if outcome.repeats < wanted.repeats:
-        raise typer.Exit(checks.INTERRUPTED)
+    console, finished = Console(), list[Repeat]()
+    with (
+        tempfile.TemporaryDirectory(prefix="fedbo-", ignore_cleanup_errors=True) as temporary,
+        hub.serving(wanted, Path(temporary)) as serving,
+    ):
+        say(console, screen.introduction(wanted))
+        where = f"\nThe hub's page: {serving.address}\nLog in with:    {serving.token}\n"
+        console.print(Text(where))
+        calls = [
+            partial(play, wanted, repeat, serving.address, invitation, Path(temporary))
+            for repeat, invitation in enumerate(serving.invitations)
+        ]
+        try:
+            with bars(console) as progress:
+                bar = progress.add_task("repeats", total=repeats)
+                for _, repeat in workers.run(calls):
+                    finished.append(repeat)
+                    progress.advance(bar)
+        except KeyboardInterrupt:
+            workers.stop()
+            say(console, f"Stopped after {len(finished)} of {repeats} repeats.")
+        except (ExchangeError, OSError) as error:
+            checks.end(f"The demo cannot go on: {error}")
+        if finished:
+            outcome = Outcome(wanted, finished)
+            screen.report(console, outcome)
+            figure.draw(outcome, out)
+            say(console, f"The figure is in {out}.")
+        if len(finished) < repeats:
+            raise typer.Exit(checks.INTERRUPTED)
+        if stay:
+            console.print(Text(f"{where}Ctrl-C ends it."))
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()

@@ -11,9 +11,9 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbo.insight.colours import COLOURS
 from fedbo_paper.demo.demo import MODES, Mode
-from fedbo_paper.demo.outcome import Floats, Outcome
+from fedbo_paper.demo.outcome import Outcome
 from fedbo_paper.harness import intervals
-from fedbo_paper.harness.intervals import Effect
+from fedbo_paper.harness.intervals import Effect, Floats
 
 _LOOKS: dict[Mode, tuple[str, str, str]] = {
     "together": (COLOURS[1], "-", "together"),

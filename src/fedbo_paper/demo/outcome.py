@@ -1,7 +1,7 @@
 """What came of a demo: best scores so far, and the paired differences with their intervals.
 
 =======  =======================================================================
-R        repeats that every site has finished       ``Outcome.repeats``
+R        repeats that are finished                  ``Outcome.repeats``
 N        sites                                      ``Demo.agents``
 T        trials of a site in each mode and repeat   ``Demo.trials``
 mode     0 alone, 1 together: ``MODES``
@@ -16,55 +16,34 @@ A difference is always between the same site with the same seed in the same repe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedbo.table import Table
 from fedbo_paper.demo.demo import MODES, Demo
-from fedbo_paper.demo.site import Tried
+from fedbo_paper.demo.site import Repeat
 from fedbo_paper.harness import intervals
-from fedbo_paper.harness.intervals import Effect
+from fedbo_paper.harness.intervals import Effect, Floats
 
 EARLY = 5  # trials; the first ones are where peers help
 
-Floats = NDArray[np.float64]
-
 
 class Outcome:
-    """The results of all repeats that every site has finished.
+    """The results of the repeats that are finished, at least one.
 
     Args:
         demo: The settings.
-        tried: The site, from 0, and the report of each trial, in any order.
-
-    >>> demo = Demo(agents=2, trials=4, repeats=1)
-    >>> Outcome(demo, []).repeats
-    0
+        finished: Its finished repeats, in any order.
     """
 
-    def __init__(self, demo: Demo, tried: Sequence[tuple[int, Tried]]) -> None:
-        self.demo = demo
-        scores = np.full((demo.repeats, len(MODES), demo.agents, demo.trials), np.nan)
-        for site, each in tried:
-            scores[each.repeat, MODES.index(each.mode), site, each.trial - 1] = each.score
-        finished = ~np.isnan(scores).any(axis=(1, 2, 3))
-        self.best: Floats = np.maximum.accumulate(scores[finished], axis=-1)
-        self.repeats = int(finished.sum())
-        self._places = [demo.order(int(repeat)) for repeat in np.flatnonzero(finished)]
-        self._tried = [(site, each) for site, each in tried if finished[each.repeat]]
-
-    @property
-    def early(self) -> int:
-        """The number of trials at which the early lead is reported."""
-        return min(EARLY, self.demo.trials)
-
-    @property
-    def curves(self) -> Floats:
-        """The mean over sites of the best score so far: (R, 2, T)."""
-        curves: Floats = self.best.mean(axis=2)
-        return curves
+    def __init__(self, demo: Demo, finished: Sequence[Repeat]) -> None:
+        self.demo, self.finished = demo, sorted(finished, key=lambda repeat: repeat.number)
+        scores = np.array([repeat.scores for repeat in self.finished])
+        self.best: Floats = np.maximum.accumulate(scores, axis=-1)
+        self.repeats = len(finished)
+        #: The number of trials at which the early lead is reported.
+        self.early = min(EARLY, demo.trials)
+        #: The mean over sites of the best score so far: (R, 2, T).
+        self.curves: Floats = self.best.mean(axis=2)
 
     def lead(self, trial: int) -> Effect:
         """Estimate how far together is ahead of alone after so many trials."""
@@ -76,8 +55,8 @@ class Outcome:
         It is the mean lead after 1, 2, … and `early` trials: one moment alone is too uncertain.
         """
         gains = np.mean([self._gains(trial) for trial in range(1, self.early + 1)], axis=0)
-        placed = np.take_along_axis(gains, np.array(self._places), axis=1)
-        return [estimate(column) for column in placed.T]
+        orders = np.array([self.demo.order(repeat.number) for repeat in self.finished])
+        return [estimate(column) for column in np.take_along_axis(gains, orders, axis=1).T]
 
     def _gains(self, trial: int) -> Floats:
         """Compute together − alone after so many trials: (R, N)."""
@@ -91,26 +70,6 @@ class Outcome:
         goal = curves[MODES.index("together"), trial - 1]
         reached = np.flatnonzero(curves[MODES.index("alone")] >= goal)
         return int(reached[0]) + 1 if len(reached) else None
-
-    @property
-    def table(self) -> Table:
-        """All trials of the finished repeats."""
-        tried = sorted(
-            self._tried, key=lambda row: (row[1].repeat, MODES.index(row[1].mode), row[0])
-        )
-        names = list(tried[0][1].params)
-        rows: list[list[Any]] = [
-            [
-                *(each.repeat, each.mode, self.demo.sites[site], self._places_of(each, site)),
-                *(each.trial, each.source, *each.params.values(), each.score),
-            ]
-            for site, each in tried
-        ]
-        columns = ["repeat", "mode", "site", "peers", "trial", "source"]
-        return Table.from_rows([*columns, *(f"param_{name}" for name in names), "score"], rows)
-
-    def _places_of(self, each: Tried, site: int) -> int:
-        return self.demo.order(each.repeat).index(site) if each.mode == "together" else 0
 
 
 def estimate(differences: Floats) -> Effect:

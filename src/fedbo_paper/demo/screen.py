@@ -1,16 +1,14 @@
-"""Show the demo in a terminal: its progress and its results."""
+"""What the demo prints: what it is about to do, and its results."""
 
 from __future__ import annotations
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from fedbo.cli.screen import count, say, size
 from fedbo_paper.demo.demo import MODES, Demo, Mode
 from fedbo_paper.demo.outcome import Outcome
-from fedbo_paper.demo.site import Left, Report, Tried
 from fedbo_paper.harness import screen
 from fedbo_paper.harness.intervals import Effect
 from fedbo_paper.problems.digits import SPACE
@@ -27,69 +25,15 @@ def introduction(demo: Demo) -> str:
     """
     return (
         f"{demo.agents} sites tune an SVM and how its images are prepared "
-        f"({', '.join(SPACE.names)}), each on its own handwritten digits and in a process of its "
-        "own. They arrive at a hub on this machine one after the other. A site starts with the "
-        "messages of those that came before it: its first trials are points that they recommend. "
-        "When it is done, it leaves a message too. A message is a summary. It has no image and no "
-        "score, and of all trials it names one point only, rounded. To compare, each site also "
-        "tunes alone, from its own initial points: with the same policy, which without peers is "
-        f"expected improvement (EI). This takes {count(demo.trials, 'trial')} each, and is "
-        f"repeated: {count(demo.repeats, 'time')}, in different orders of arrival."
+        f"({', '.join(SPACE.names)}), each on its own handwritten digits. They arrive at a hub on "
+        "this machine one after the other. A site starts with the messages of those that came "
+        "before it: its first trials are points that they recommend. When it is done, it leaves a "
+        "message too. A message is a summary. It has no image and no score, and of all trials it "
+        "names one point only, rounded. To compare, each site also tunes alone, from its own "
+        "initial points: with the same policy, which without peers is expected improvement (EI). "
+        f"This takes {count(demo.trials, 'trial')} each, and is repeated: "
+        f"{count(demo.repeats, 'time')}, in different orders of arrival."
     )
-
-
-class Watch:
-    """What is known so far, and how it looks."""
-
-    def __init__(self, demo: Demo, console: Console) -> None:
-        self.demo = demo
-        self.tried: list[tuple[int, Tried]] = []
-        self._left: list[list[Left]] = [[] for _ in demo.sites]
-        self._last: list[Tried | None] = [None] * demo.agents
-        self._progress = screen.bars(console)
-        self._bar = self._progress.add_task("trials", total=demo.total)
-
-    def note(self, site: int, report: Report) -> None:
-        """Take in a report."""
-        if isinstance(report, Left):
-            self._left[site].append(report)
-            self._last[site] = None
-            return
-        self.tried.append((site, report))
-        self._last[site] = report
-        self._progress.update(self._bar, completed=len(self.tried))
-
-    @property
-    def traffic(self) -> str:
-        """Say how many messages were sent, and how large they are."""
-        left = [each for site in self._left for each in site]
-        largest = max((each.nbytes for each in left), default=0)
-        return (
-            f"{count(len(left), 'message')} went to the hub, at most {size(largest)} each; "
-            f"{count(sum(each.received for each in left), 'message')} came from it."
-        )
-
-    def __rich__(self) -> RenderableType:
-        return Group(Text(), self._progress, self._sites())
-
-    def _sites(self) -> Table:
-        table = screen.table("site", "repeats", "sent", "received")
-        table.add_column("now", min_width=20, no_wrap=True)
-        for name, left, last in zip(self.demo.sites, self._left, self._last, strict=True):
-            idle = "done" if len(left) == self.demo.repeats else "waits for its turn"
-            received = sum(each.received for each in left)
-            table.add_row(
-                *(name, f"{len(left)}/{self.demo.repeats}", str(len(left)), str(received)),
-                _now(last) if last is not None else Text(idle, style="dim"),
-            )
-        return table
-
-
-def _now(last: Tried) -> Text:
-    return Text(f"{last.mode}, trial {last.trial}", style=_STYLES[last.mode])
-
-
-# Results
 
 
 def summary(outcome: Outcome) -> str:
@@ -124,21 +68,19 @@ def trials_table(outcome: Outcome) -> Table:
 
 
 def report(console: Console, outcome: Outcome) -> None:
-    """Print the table and the summary."""
+    """Print what was sent, the table and the summary."""
+    sent = outcome.repeats * outcome.demo.agents
+    largest = max(repeat.nbytes for repeat in outcome.finished)
+    received = sum(repeat.received for repeat in outcome.finished)
+    say(
+        console,
+        f"{count(sent, 'message')} went to the hub, at most {size(largest)} each; "
+        f"{count(received, 'message')} came from it.",
+    )
     say(console, "\nMean best validation accuracy of all sites:\n")
     console.print(trials_table(outcome))
     console.print()
     say(console, summary(outcome))
-
-
-def stopped(outcome: Outcome, done: int) -> str:
-    """Say how much was finished before Ctrl-C."""
-    demo = outcome.demo
-    text = f"Stopped after {done} of {demo.total} trials"
-    if not outcome.repeats:
-        return f"{text}. No repeat is finished, so there is nothing to compare."
-    repeats = f"{outcome.repeats} of {count(demo.repeats, 'repeat')}"
-    return f"{text}. The results below are of the {repeats} that finished."
 
 
 def _difference(effect: Effect) -> str:
