@@ -19,7 +19,6 @@ The JSON of a contest holds, among others (null stands for what is not defined)
 ``targets``              the tasks that were targets, in the order of ``runs``
 ``peers``                number of peers that a run met
 ``history``              trials that these peers had made
-``together``             number of sites that started at once; null if peers had run before
 """
 
 from __future__ import annotations
@@ -69,17 +68,15 @@ def table() -> None:
     alone and to best-first have 95 % intervals over targets. EI and Thompson sampling (TS) alone
     always run.
 
-    --peers 5 lets each run meet 5 random peers, --history 10 peers with 10 trials. --together 10
-    holds the contest among 10 sites that start at once, without any history. Finished runs are
-    stored in --cache, and the JSON has the regret of every run; compare.py explains its keys.
+    --peers 5 lets each run meet 5 random peers, --history 10 peers with 10 trials. Finished runs
+    are stored in --cache, and the JSON has the regret of every run; compare.py explains its keys.
 
         python benchmarks/table.py PATH.npz --json out.json --seeds 10
         python benchmarks/table.py PATH.npz --policies RGPE,best-first --peers 5 --history 10
-        python benchmarks/table.py PATH.npz --together 10
     """
     parser = _parser(table)
     parser.add_argument("path", type=Path, metavar="PATH.npz")
-    options = read(parser)
+    options = parser.parse_args()
     ground = grounds.read_table(options.path)
     n, D = ground.X.shape
     say(f"{options.path.name}: {ground.tasks} tasks, {n} configurations, D = {D}")
@@ -99,7 +96,7 @@ def landmine() -> None:
     """
     parser = _parser(landmine)
     parser.add_argument("--box", choices=("linear", "log", "both"), default="both")
-    options = read(parser)
+    options = parser.parse_args()
     boxes: dict[str, Any] = {}
     for box in ("linear", "log") if options.box == "both" else (options.box,):
         fields = grounds.landmine(box, options.cache, options.jobs)
@@ -122,7 +119,7 @@ def har() -> None:
     """
     parser = _parser(har)
     parser.add_argument("--box", choices=("linear", "log"), default="linear")
-    options = read(parser)
+    options = parser.parse_args()
     people = grounds.har(options.box, options.cache, options.jobs)
     result = hold(people, "HAR, error above the best known one of each person", options)
     finish(result | {"box": options.box}, options.json)
@@ -143,38 +140,13 @@ def _parser(command: Callable[[], None]) -> argparse.ArgumentParser:
     text = "peers of each run, chosen at random; default: all other tasks"
     add("--peers", type=positive, metavar="N", help=text)
     text = f"trials that peers have made; default: {HISTORY}"
-    add("--history", type=positive, metavar="T", help=text)
-    text = "hold the contest among K sites that start at once, instead of with peers that have run"
-    add("--together", type=positive, metavar="K", help=text)
+    add("--history", type=positive, default=HISTORY, metavar="T", help=text)
     return result
-
-
-def read(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Parse the command line of a contest, and refuse options that exclude each other."""
-    options = parser.parse_args()
-    if options.together is not None:
-        if options.together < 2:
-            parser.error(f"--together is {options.together}, expected 2 or more sites")
-        if options.peers is not None or options.history is not None:
-            parser.error(
-                "--together excludes --peers and --history: sites that start together have no "
-                "peers that have run before"
-            )
-        for name in options.policies or ():
-            if COMPETITORS[name] in (BEST_FIRST, *SAMPLERS):
-                parser.error(
-                    f"--together excludes {name}, which exchanges no messages while it runs: leave "
-                    "it out of --policies"
-                )
-    options.history = options.history or HISTORY
-    return options
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
     """List the policies that compete; EI alone and TS alone always do."""
     left_out = {*SAMPLERS} if options.no_outside else set[str]()
-    if options.together:
-        left_out = {BEST_FIRST, *SAMPLERS}
     for name in (COMPETITORS[name] for name in options.policies or COMPETITORS):
         if name in SAMPLERS and name not in left_out and not outside.is_installed(name):
             missing = outside.MISSING.format(name, SAMPLERS[name])
@@ -210,16 +182,12 @@ def hold(ground: Ground, title: str, options: argparse.Namespace) -> Figures:
 
 def _meeting(ground: Ground, options: argparse.Namespace) -> Figures:
     """Return what the peers of a run are like."""
-    if options.together:
-        return {"peers": options.together - 1, "history": 0, "together": options.together}
     met = options.peers or ground.tasks - 1
-    return {"peers": met, "history": options.history, "histories": HISTORIES, "together": None}
+    return {"peers": met, "history": options.history, "histories": HISTORIES}
 
 
 def _setting(options: argparse.Namespace) -> str:
     """Name the options that a table's title should mention."""
-    if options.together:
-        return f", {options.together} sites start together"
     met = f"{options.peers or ''} peer{'' if options.peers == 1 else 's'}".strip()
     trials = f" with {options.history} trials each" if options.history != HISTORY else ""
     return f", {met}{trials}" if options.peers or trials else ""

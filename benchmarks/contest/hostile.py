@@ -275,7 +275,7 @@ def measure(field: Field, options: argparse.Namespace) -> Curves:
             listed.append(runs.solitary(ground, EI, target, seed, options.trials))
             for arm in arms(options):
                 compute = partial(among, arm, options.share, scene, seed, options.trials)
-                listed.append(Run(arm, (target,), seed, compute, (str(options.share),)))
+                listed.append(Run(arm, target, seed, compute, (str(options.share),)))
     scores = runs.carry_out(ground, listed, options, ground.name)
     curves = runs.curves(scores, (EI, *arms(options)), tasks)
     return figures.regrets(ground, tasks, curves)

@@ -118,27 +118,6 @@ def met(ground: Ground, target: int, seed: int, most: int | None = None) -> list
     return sorted(np.random.default_rng([7, seed, target]).permutation(others)[:most].tolist())
 
 
-def groups(
-    ground: Ground, targets: Sequence[int], k: int, seed: int
-) -> list[tuple[list[int], list[int]]]:
-    """Put the targets into groups of k tasks that start together.
-
-    Returns:
-        For each group its tasks, and those of them whose runs are recorded. Every target is
-        recorded in one group. Tasks that fill up a group are no targets if there are enough of
-        these, and otherwise targets of other groups too.
-    """
-    rng = np.random.default_rng([8, seed])
-    order = rng.permutation(targets).tolist()
-    spare = rng.permutation([n for n in range(ground.tasks) if n not in targets]).tolist()
-    result = []
-    for start in range(0, len(order), k):
-        recorded = order[start : start + k]
-        fill = [task for task in (*spare, *order) if task not in recorded]
-        result.append((recorded + fill[: k - len(recorded)], recorded))
-    return result
-
-
 # Best settings
 
 

@@ -181,11 +181,11 @@ def _runs_on(
                 run = ([seed, draw], history, target, seed, trials)
                 compute = partial(play, ground, agreed, contributions, *run)
                 number, details = seed * options.draws + draw, (history, str(options.delta))
-                yield Run(_arm(N, name), (target,), number, compute, (seed, draw, *details))
+                yield Run(_arm(N, name), target, number, compute, (seed, draw, *details))
         if sent:
             received = [sent[n] for n in met]
             compute = partial(runs.play, ground, DEFAULT(), received, target, seed, trials)
-            yield Run(_arm(N, MESSAGES), (target,), seed, compute, (history,))
+            yield Run(_arm(N, MESSAGES), target, seed, compute, (history,))
 
 
 def sizes(ground: Ground, options: argparse.Namespace) -> list[int]:

@@ -7,10 +7,6 @@ begins with them.
 EI and TS always compete, and ignore all messages: expected improvement, which is what an agent
 alone should use, and Thompson sampling. BEST_FIRST is what people would do instead: the best
 settings of the peers (`peers.first_settings`), then EI.
-
-With --together, sites start at once, without any history. For each seed, the targets are put into
-groups at random. The sites of a group use the same policy and take turns, one trial each. Before
-each query, a site receives what the others have published so far, as a study of Optuna publishes.
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 import fedbo
-from fedbo.exchange.timing import due
 
 from . import outside, peers
 from .figures import Curves
@@ -50,14 +45,14 @@ POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
 
 
 class Run(NamedTuple):
-    """A run of an arm on one target, or on the targets of a group of sites.
+    """A run of an arm on a target.
 
-    ``compute`` returns the scores of all trials, target after target. ``details`` is what they
-    depend on beside the ground, the arm, the targets, the seed and the code in ``source``.
+    ``compute`` returns the scores of all trials. ``details`` is what they depend on beside the
+    ground, the arm, the target, the seed and the code in ``source``.
     """
 
     arm: str
-    targets: tuple[int, ...]
+    target: int
     seed: int
     compute: Callable[[], list[float]]
     details: tuple[str | int, ...] = ()
@@ -69,11 +64,11 @@ def carry_out(
 ) -> Scores:
     """Compute the scores of all runs, except of those that are stored.
 
-    Runs on the same targets with the same seed take place in one process.
+    Runs on the same target with the same seed take place in one process.
     """
-    batches: dict[tuple[tuple[int, ...], int], list[Run]] = {}
+    batches: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
-        batches.setdefault((run.targets, run.seed), []).append(run)
+        batches.setdefault((run.target, run.seed), []).append(run)
     folder = options.cache / "runs"
     calls = [
         partial(_batch, ground.name, ground.digest, batch, options.trials, folder)
@@ -87,12 +82,10 @@ def carry_out(
 def _batch(name: str, digest: str, batch: Sequence[Run], trials: int, folder: Path) -> Scores:
     result: Scores = {}
     for run in batch:
-        file = f"{name}-{run.arm}-{'+'.join(map(str, run.targets))}-{run.seed}"
-        details = (digest, run.arm, str(run.targets), run.seed, *run.details)
-        rows = trials * len(run.targets)
-        scores = stored(folder, file, rows, run.compute, *details, source=run.source)
-        for i, target in enumerate(run.targets):
-            result[run.arm, target, run.seed] = scores[i * trials : (i + 1) * trials]
+        file = f"{name}-{run.arm}-{run.target}-{run.seed}"
+        details = (digest, run.arm, run.target, run.seed, *run.details)
+        scores = stored(folder, file, trials, run.compute, *details, source=run.source)
+        result[run.arm, run.target, run.seed] = scores
     return result
 
 
@@ -124,7 +117,6 @@ def site(
     task: int,
     seed: int,
     initial: Sequence[Params] | None,
-    name: str = "target",
     agreed: fedbo.Federation | None = None,
 ) -> fedbo.Agent:
     """Create the agent of a run, which has received nothing yet.
@@ -134,7 +126,7 @@ def site(
     """
     agreed = peers.federation(ground, policy) if agreed is None else agreed
     seed = peers.seed_of(3, seed, task)
-    return fedbo.Agent(agreed, policy, name=name, seed=seed, initial=initial)
+    return fedbo.Agent(agreed, policy, name="target", seed=seed, initial=initial)
 
 
 def play(
@@ -166,56 +158,24 @@ def play_random(ground: Ground, target: int, seed: int, trials: int) -> list[flo
     return [ground.score(target, params) for params in tried[:trials]]
 
 
-def play_together(
-    ground: Ground,
-    name: str,
-    group: Sequence[int],
-    recorded: Sequence[int],
-    seed: int,
-    trials: int,
-) -> list[float]:
-    """Run a policy at all sites of a group, in turns.
-
-    Returns the scores of the recorded tasks, one task after another.
-    """
-    policy = POLICIES[name]()
-    sites = {
-        task: site(ground, policy, task, seed, ground.initial(task, seed), name=f"task-{task}")
-        for task in group
-    }
-    published: dict[int, fedbo.Message] = {}  # the last message of each site
-    scores: dict[int, list[float]] = {task: [] for task in group}
-    for _ in range(trials):
-        for task, agent in sites.items():
-            agent.receive([message for sender, message in published.items() if sender != task])
-            [(_, score)] = evaluate(agent, ground, task, 1)
-            scores[task].append(score)
-            values = [ground.space.sign * value for value in scores[task]]
-            if due(values)[-1] == len(values):
-                published[task] = agent.message()
-    return [score for task in recorded for score in scores[task]]
-
-
 # A contest
 
 
 def compete(ground: Ground, names: Sequence[str], options: argparse.Namespace) -> Curves:
     """Run all policies on all targets; return scores (targets, seeds, trials)."""
     tasks = targets(ground, options.targets)
-    list_runs = _together if options.together else _with_peers
-    runs = list_runs(ground, names, tasks, options)
-    return curves(carry_out(ground, runs, options), names, tasks)
+    return curves(carry_out(ground, _runs(ground, names, tasks, options), options), names, tasks)
 
 
 def solitary(ground: Ground, name: str, target: int, seed: int, trials: int) -> Run:
     """Return the run of a policy of an agent alone, or of random search."""
     if name == RANDOM:
-        return Run(name, (target,), seed, partial(play_random, ground, target, seed, trials))
+        return Run(name, target, seed, partial(play_random, ground, target, seed, trials))
     compute = partial(play, ground, POLICIES[name](), [], target, seed, trials)
-    return Run(name, (target,), seed, compute)
+    return Run(name, target, seed, compute)
 
 
-def _with_peers(
+def _runs(
     ground: Ground, names: Sequence[str], tasks: Sequence[int], options: argparse.Namespace
 ) -> Iterator[Run]:
     """Yield the runs of a contest with peers that have run before."""
@@ -244,7 +204,7 @@ def _with_peers(
                         yield _of_sampler(ground, name, target, seed, first, trials)
                 elif name == BEST_FIRST:
                     compute = partial(play, ground, fedbo.EI(), [], target, seed, trials, settings)
-                    yield Run(name, (target,), seed, compute, (options.history, str(most)))
+                    yield Run(name, target, seed, compute, (options.history, str(most)))
                 else:
                     policy = POLICIES[name]()
                     agreed = peers.federation(ground, policy)
@@ -252,7 +212,7 @@ def _with_peers(
                         sent[agreed.kind, h] = peers.messages(agreed, histories[h], h)
                     received = [sent[agreed.kind, h][n] for n in met]
                     compute = partial(play, ground, policy, received, target, seed, trials)
-                    yield Run(name, (target,), seed, compute, (options.history, str(most)))
+                    yield Run(name, target, seed, compute, (options.history, str(most)))
 
 
 def _of_sampler(
@@ -261,24 +221,4 @@ def _of_sampler(
     """Return the run of a sampler from outside, which does not depend on the code of fedbo."""
     points = array_digest([ground.space.encode(params) for params in first])
     compute = partial(outside.play, ground, name, target, seed, first, trials)
-    return Run(name, (target,), seed, compute, (points,), OUTSIDE)
-
-
-def _together(
-    ground: Ground, names: Sequence[str], tasks: Sequence[int], options: argparse.Namespace
-) -> Iterator[Run]:
-    """Yield the runs of a contest among sites that start at once."""
-    k, trials = options.together, options.trials
-    if k > ground.tasks:
-        raise refuse(
-            f"--together is {k}, but there are {ground.tasks} tasks: give {ground.tasks} or less"
-        )
-    for seed in range(options.seeds):
-        groups = peers.groups(ground, tasks, k, seed)
-        for name in names:
-            if name in (*ALONE, RANDOM):
-                yield from (solitary(ground, name, task, seed, trials) for task in tasks)
-                continue
-            for group, recorded in groups:
-                compute = partial(play_together, ground, name, group, recorded, seed, trials)
-                yield Run(name, tuple(recorded), seed, compute, (str(group),))
+    return Run(name, target, seed, compute, (points,), OUTSIDE)

@@ -7,9 +7,7 @@ import json
 import math
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,32 +107,12 @@ def _writable(text: str) -> Path:
 def work(stage: str, calls: Sequence[Callable[[], T]], jobs: int) -> list[T]:
     """Run the calls in parallel, show the progress, and return the results in the calls' order."""
     results: dict[int, T] = {}
-    with progress(stage, len(calls)) as show:
+    with screen.bars(console) as bars:
+        bar = bars.add_task(f"{stage:<16}", total=len(calls))
         for i, result in workers.run(calls, jobs):
             results[i] = result
-            show(len(results))
+            bars.advance(bar)
     return [results[i] for i in range(len(calls))]
-
-
-@contextmanager
-def progress(stage: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar in a terminal; elsewhere print a line for every tenth."""
-    if console.is_terminal:
-        with screen.bars(console) as bars:
-            task = bars.add_task(f"{stage:<16}", total=total)
-            yield lambda done: bars.update(task, completed=done)
-        return
-    start, tenths = time.monotonic(), 0
-
-    def show(done: int) -> None:
-        nonlocal tenths
-        if 10 * done // total > tenths:
-            tenths = 10 * done // total
-            passed = time.monotonic() - start
-            left = passed * (total / done - 1)
-            say(f"{stage}: {done} of {total}, {passed:.0f} s passed, {left:.0f} s left")
-
-    yield show
 
 
 def run(main: Callable[[], None]) -> None:

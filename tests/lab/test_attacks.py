@@ -15,7 +15,6 @@ ATTACKS = Path(__file__).parents[2] / "benchmarks" / "attack"
     "command",
     [
         "mutate.py --messages 3000",
-        pytest.param("reveal.py --agents 2 --jobs 1", marks=pytest.mark.slow),
         pytest.param("kill.py --db sqlite --kills 5", marks=pytest.mark.slow),
         pytest.param("kill.py --db postgresql --kills 5", marks=pytest.mark.slow),
     ],

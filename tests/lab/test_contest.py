@@ -6,7 +6,7 @@ import doctest
 import json
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ import pytest
 import fedbo
 from benchmarks.contest import compare, grounds, outside, peers, picture, runs, stored
 from benchmarks.contest.runs import BEST_FIRST
-from fedbo.exchange.timing import due
 from fedbo_paper.harness import store
 
 
@@ -32,7 +31,7 @@ def test_a_table_from_file_to_json_and_once_more_from_stored_runs(
     command(compare.table, path, *short, "--policies", "FTS,RGPE,random,best-first")
     result = json.loads(out.read_text())
     assert result["targets"] == [0, 1, 2]
-    assert (result["peers"], result["history"], result["together"]) == (2, 8, None)
+    assert (result["peers"], result["history"]) == (2, 8)
     # EI alone and TS alone were not asked for, but always compete
     assert [*result["policies"]] == ["EI", "TS", "FTS", "RGPE", "random", BEST_FIRST]
     regret = {name: policy["regret"]["5"] for name, policy in result["policies"].items()}
@@ -151,71 +150,10 @@ def test_peers_that_minimise_tell_their_lowest_score() -> None:
     assert first == [initial[2], initial[0], initial[1]]
 
 
-# Sites that start together
-
-
-class Curious(fedbo.TS, frozen=True):
-    """Thompson sampling that notes how many messages its agent holds at each query."""
-
-    held: ClassVar[list[int]] = []
-
-    def query(self, target: fedbo.Target) -> fedbo.Query:
-        self.held.append(len(target.inbox))
-        return super().query(target)
-
-
-@pytest.mark.parametrize(("targets", "k"), [([0, 1, 2, 3, 4], 2), ([1, 3], 3), ([0, 2, 4], 5)])
-def test_groups_have_one_size_and_every_target_is_recorded_once(
-    targets: list[int], k: int, ground: grounds.Listed
-) -> None:
-    groups = [peers.groups(ground, targets, k, seed) for seed in range(20)]
-    for parts in groups:
-        assert sorted(task for _, recorded in parts for task in recorded) == targets
-        for group, recorded in parts:
-            assert len(group) == len({*group}) == k and {*recorded} <= {*group} <= {*range(5)}
-    assert any(parts != groups[0] for parts in groups)
-
-
-def test_sites_take_turns_and_hear_of_each_other_before_each_query(
-    ground: grounds.Listed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: dict[str, list[int]] = {}
-    make = fedbo.Agent.message
-
-    def message(agent: fedbo.Agent) -> fedbo.Message:
-        made = make(agent)
-        sent.setdefault(made.sender, []).append(made.sequence)
-        return made
-
-    monkeypatch.setattr(fedbo.Agent, "message", message)
-    monkeypatch.setitem(runs.POLICIES, "curious", Curious)
-    Curious.held.clear()
-    scores = runs.play_together(ground, "curious", [4, 0, 2], [4, 2], 6, 8)
-    assert Curious.held == [2] * 15  # everyone published after the first initial point
-    for task, values in zip((4, 2), (scores[:8], scores[8:]), strict=True):
-        assert values[:3] == [ground.score(task, params) for params in ground.initial(task, 6)]
-        assert sent[f"task-{task}"] == due(values)
-
-
-def test_together_from_command_to_json(path: Path, command: Any) -> None:
-    out = path.with_name("out.json")
-    short = ("--seeds", 2, "--jobs", 1, "--trials", 5, "--policies", "FTS", "--cache", path.parent)
-    command(compare.table, path, *short, "--together", 2, "--json", out)
-    result = json.loads(out.read_text())
-    assert (result["peers"], result["history"], result["together"]) == (1, 0, 2)
-    by_arm = {name: np.array(values) for name, values in result["runs"].items()}
-    for values in by_arm.values():
-        assert values.shape == (3, 2, 5)
-        np.testing.assert_array_equal(values[:, :, 0], by_arm["EI"][:, :, 0])
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ("--history", 0),
-        ("--together", 1),
-        ("--together", 4, "--peers", 2),
-        ("--together", 2, "--policies", "best-first"),
         ("--policies", "TSS"),
     ],
 )
@@ -225,10 +163,9 @@ def test_options_that_make_no_sense(arguments: tuple[object, ...], command: Any)
     assert stop.value.code == 2
 
 
-@pytest.mark.parametrize("arguments", [("--together", 4), ("--peers", 3)])
-def test_more_peers_than_there_are(arguments: tuple[object, ...], path: Path, command: Any) -> None:
-    with pytest.raises(SystemExit, match=r"give [23] or less"):
-        command(compare.table, path, *arguments, "--policies", "FTS", "--jobs", 1)
+def test_more_peers_than_there_are(path: Path, command: Any) -> None:
+    with pytest.raises(SystemExit, match="give 2 or less"):
+        command(compare.table, path, "--peers", 3, "--policies", "FTS", "--jobs", 1)
 
 
 # Samplers from outside
