@@ -41,20 +41,25 @@ DAY = 86400.0
 @pytest.mark.parametrize(
     ("least_members", "days", "members", "passed", "is_time"),
     [
-        (20, 0.0, 20, 0.0, True),
-        (20, 0.0, 19, 99.0, False),
-        (20, 7.0, 20, 6.99, False),
-        (20, 7.0, 20, 7.0, True),
-        (20, 7.0, 10**6, -1.0, False),  # the clock was set back
+        (4, 0.0, 4, 0.0, True),
+        (4, 0.0, 3, 99.0, False),
+        (4, 7.0, 4, 6.99, False),
+        (4, 7.0, 4, 7.0, True),
+        (4, 7.0, 9, -1.0, False),  # the clock was set back
         (1, 0.0, 0, 99.0, False),  # nobody has anything new
-        (0, 0.0, 10**6, 99.0, False),  # somebody makes them by hand
+        (0, 0.0, 9, 99.0, False),  # somebody makes them by hand
     ],
 )
-def test_a_release_is_due_when_enough_members_contributed_and_days_have_passed(
+def test_a_release_is_due_when_enough_members_have_something_new_and_days_have_passed(
     least_members: int, days: float, members: int, passed: float, is_time: bool
 ) -> None:
-    plan = Plan(epsilon=2.0, delta=1e-3, least_members=least_members, days=days)
-    assert is_due(plan, members=members, last=1e9, now=1e9 + passed * DAY) is is_time
+    """How many trials or agents a member claims does not matter."""
+    plan = Plan(epsilon=2.0, delta=1e-3, least_trials=5, least_members=least_members, days=days)
+    agreed = private(plan=plan)
+    new = [contribution(agreed, f"site-{n}") for n in range(members)]
+    new += [contribution(agreed, f"site-0/{n}", t_n=2**31 - 1) for n in range(9) if members]
+    new += [contribution(agreed, f"young-{n}", t_n=4) for n in range(9)]
+    assert is_due(agreed, new, last=1e9, now=1e9 + passed * DAY) is is_time
 
 
 # How many there are

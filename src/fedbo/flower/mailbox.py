@@ -23,7 +23,7 @@ from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.message.message import MOST_PEERS
-from fedbo.privacy.budget import BudgetSpent, is_due, one_each
+from fedbo.privacy.budget import BudgetSpent, is_due
 from fedbo.state import make_folder
 
 
@@ -138,7 +138,7 @@ class Mailbox:
         A release that was recorded, and not published because the server was killed, is published
         first.
         """
-        plan, holdings = self.federation.require_plan(), self._exchange.holdings()
+        holdings = self._exchange.holdings()
         published = {h.message: h.when for h in holdings if isinstance(h.message, Release)}
         made = self._ledger.releases(self.federation)
         if not made or made[-1] in published:
@@ -151,8 +151,7 @@ class Mailbox:
                 and holding.when is not None
                 and (holding.when > last or not times)
             ]
-            members = len(one_each(self.federation, recent))
-            if not is_due(plan, members=members, last=last, now=time.time()):
+            if not is_due(self.federation, recent, last=last, now=time.time()):
                 return None
         try:
             return make_release(self._exchange, self.federation, self._ledger, self._keys)[0]

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fedbo.federation.federation import Federation
-from fedbo.federation.plan import Plan
 from fedbo.identity.keys import KeyPair, KeyRefused
 from fedbo.message import Message, Release
 from fedbo.message.signed import key_text, member
@@ -47,23 +46,24 @@ def one_each(federation: Federation, messages: Iterable[Message]) -> list[Messag
     return [chosen[name] for name in sorted(chosen)]
 
 
-def is_due(plan: Plan, *, members: int, last: float, now: float) -> bool:
+def is_due(federation: Federation, new: Iterable[Message], *, last: float, now: float) -> bool:
     """Tell whether the plan asks for a release now. Nobody waits for members that are away.
 
-    Whether the plan still allows one is the question of `next_release`.
+    What counts is how many members have something new: how many trials or agents one of them claims
+    does not. Whether the plan still allows a release is the question of `next_release`.
 
     Args:
-        plan: The privacy plan. If its ``least_members`` is 0, somebody makes releases by hand.
-        members: How many members have contributed anew, from enough trials, since ``last``.
+        federation: The federation. If ``least_members`` of its plan is 0, somebody makes releases
+            by hand.
+        new: The contributions that arrived since ``last``, in any order.
         last: When the last release was made, or the federation if there was none: seconds since
             1970.
         now: The time, in seconds since 1970.
-
-    >>> plan = Plan(epsilon=2.0, delta=1e-3, least_members=20, days=7.0)
-    >>> is_due(plan, members=20, last=0.0, now=7 * 86400.0)
-    True
     """
-    return 0 < plan.least_members <= members and last + plan.days * _DAY <= now
+    plan = federation.require_plan()
+    if not plan.least_members or last + plan.days * _DAY > now:
+        return False
+    return len(one_each(federation, new)) >= plan.least_members
 
 
 def releases_made(released: Sequence[Release], lost: int = 0) -> int:

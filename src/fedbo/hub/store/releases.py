@@ -103,19 +103,23 @@ def make_due_release(
 ) -> ReleaseInfo | None:
     """Make the next release of a federation if its plan asks for it now; None if it does not."""
     row = lock_federation(connection, federation_id)
-    if not _is_due(connection, row):
+    if (last := _last(connection, row)) is None:
         return None
-    chosen = _contributions(connection, row)
-    if len(chosen) < _plan(row).least_members:  # some have another key than the file lists
+    when, cursor = last
+    new = _contributions(connection, row, since=cursor)
+    if not is_due(row.agreed, new, last=when, now=time.time()):
         return None
-    return _make(connection, row, chosen, SCHEDULE, keys)
+    return _make(connection, row, _contributions(connection, row), SCHEDULE, keys)
 
 
 def due_releases(connection: Connection) -> list[FederationRow]:
-    """Return the federations whose plan asks for a release now."""
+    """Return the federations of which a release may be due: something has changed since the last.
+
+    `make_due_release` decides, in a transaction of its own for each federation.
+    """
     private = select(federation.c.id).where(federation.c.is_private)
     rows = [find_federation(connection, number) for number in connection.scalars(private).all()]
-    return [row for row in rows if _is_due(connection, row)]
+    return [row for row in rows if _last(connection, row) is not None]
 
 
 def reconcile(connection: Connection, name: str, releases: int, *, actor: str) -> int:
@@ -254,17 +258,15 @@ def _count(connection: Connection, row: FederationRow) -> int:
     return connection.scalar(last) or 0
 
 
-def _is_due(connection: Connection, row: FederationRow) -> bool:
-    if not row.is_private or row.is_unreconciled:
-        return False
-    plan = _plan(row)
+def _last(connection: Connection, row: FederationRow) -> tuple[float, int] | None:
+    """Return the time and cursor of the last release; None if no other one can be due."""
+    plan = row.agreed.privacy
+    if plan is None or not plan.least_members or row.is_unreconciled:
+        return None
     last = select(release.c.sequence, release.c.time, release.c.cursor)
     last = last.where(release.c.federation == row.id).order_by(release.c.sequence.desc()).limit(1)
     made, when, cursor = connection.execute(last).first() or (0, row.created, -1)
-    if made >= plan.releases or row.cursor == cursor:  # there is no need to look further
-        return False
-    members = _contributors(connection, row, plan.least_trials, since=cursor)
-    return is_due(plan, members=members, last=when, now=time.time())
+    return None if made >= plan.releases or row.cursor == cursor else (when, cursor)
 
 
 def _counted(row: FederationRow, least: int, *columns: ColumnElement[Any]) -> Select[Any]:
@@ -281,17 +283,18 @@ def _counted(row: FederationRow, least: int, *columns: ColumnElement[Any]) -> Se
     )
 
 
-def _contributors(connection: Connection, row: FederationRow, least: int, since: int = -1) -> int:
-    """Count the members that have contributed from so many trials, since a cursor."""
+def _contributors(connection: Connection, row: FederationRow, least: int) -> int:
+    """Count the members that have contributed from so many trials."""
     members = _counted(row, least, func.count(distinct(member.c.id)))
-    return int(connection.scalar(members.where(message.c.cursor > since)) or 0)
+    return int(connection.scalar(members) or 0)
 
 
-def _contributions(connection: Connection, row: FederationRow) -> list[Message]:
-    """Return one contribution of each member whose messages others would accept."""
+def _contributions(connection: Connection, row: FederationRow, since: int = -1) -> list[Message]:
+    """Return one contribution since a cursor of each member whose messages others would accept."""
     columns = member.c.name, message.c.key, message.c.content
     agreed = row.agreed
-    rows = connection.execute(_counted(row, _plan(row).least_trials, *columns))
+    chosen = _counted(row, _plan(row).least_trials, *columns)
+    rows = connection.execute(chosen.where(message.c.cursor > since))
     return one_each(
         agreed,
         (
