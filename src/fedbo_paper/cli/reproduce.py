@@ -205,7 +205,7 @@ def _runner(console: Console, scheduler: str | None, jobs: int | None) -> Iterat
     from fedbo_paper.harness.cluster import connected
 
     with connected(scheduler) as cluster:
-        console.print(f"{cluster.name}: {cluster.workers()} workers.", soft_wrap=True)
+        console.print(f"{cluster.name}: {len(cluster.threads())} workers.", soft_wrap=True)
         yield partial(cluster.run, jobs=jobs)
 
 

@@ -3,7 +3,7 @@
 ::
 
     with connected("tcp://10.0.0.1:8786") as cluster:
-        reproduce(wanted(["fig2"]), "results", run=cluster.run)
+        reproduce(wanted("fig2"), "results", run=cluster.run)
 
 Calls go to the workers, and results come back to this process, which alone writes files. Both
 travel as pickles: use a cluster only if you trust everyone who can reach it.
@@ -12,7 +12,6 @@ travel as pickles: use a cluster only if you trust everyone who can reach it.
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -22,14 +21,12 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from distributed import Client, KilledWorker, wait
-from distributed.comm import get_address_host_port
 
 from fedbo_paper.harness.workers import WorkersFailed
 
 PATIENCE = 60.0  # seconds that a cluster may be without workers
 _PAUSE = 2.0  # seconds between two looks at the workers
 _SECONDS = 15  # that the scheduler may take to answer
-_KEPT = "Finished work is kept: run the same command to resume."
 
 T = TypeVar("T")
 
@@ -47,15 +44,20 @@ class Cluster:
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
 
-    def workers(self) -> int:
-        """Return how many calls can run at once; 0 if the scheduler does not answer."""
-        return len(self._thread_counts())
+    def threads(self) -> dict[str, int]:
+        """Return how many calls each worker runs at once; nothing without an answer."""
+        with suppress(OSError, TimeoutError):
+            threads: dict[str, int] = self.client.sync(
+                self.client.scheduler.ncores, callback_timeout=_SECONDS
+            )
+            return threads
+        return {}
 
     def run(
         self, calls: Sequence[Callable[[], T]], jobs: int | None = None
     ) -> Generator[tuple[int, T], None, None]:
         """Run the calls on the workers, as `workers.run` does in processes of this machine."""
-        most = jobs or 2 * max(1, self.workers())
+        most = jobs or 2 * max(1, len(self.threads()))
         waiting, running = iter(enumerate(calls)), dict[Any, int]()
         seen = time.monotonic()
         try:
@@ -64,69 +66,32 @@ class Cluster:
                     running[self.client.submit(call, key=f"fedbo-{uuid4().hex}")] = i
                 if not running:
                     return
-                for future in self._finished([*running]):
+                with suppress(TimeoutError, CancelledError):
+                    wait([*running], timeout=_PAUSE, return_when="FIRST_COMPLETED")
+                for future in [future for future in running if future.done()]:
                     yield running.pop(future), self._result(future)
-                if self.workers():
+                if self.threads():
                     seen = time.monotonic()
                 elif time.monotonic() - seen > PATIENCE:
-                    raise WorkersFailed(
-                        f"{self.name} has had no workers for {PATIENCE:.0f} seconds. Start some "
-                        f"first. {_KEPT}"
-                    )
+                    raise self._failure(f"has had no workers for {PATIENCE:.0f} seconds")
         finally:
             if running and self.client.status == "running":
                 self.client.cancel([*running])
-
-    def _finished(self, futures: list[Any]) -> list[Any]:
-        """Wait for a moment, and return the futures that are done."""
-        with self.client.as_current(), suppress(TimeoutError, CancelledError):
-            wait(futures, timeout=_PAUSE, return_when="FIRST_COMPLETED")
-        return [future for future in futures if future.done()]
 
     def _result(self, future: Any) -> Any:
         try:
             return future.result()
         except CancelledError:
-            raise WorkersFailed(
-                f"{self.name} was lost, or cancelled the work: check that it is running. {_KEPT}"
-            ) from None
+            raise self._failure("was lost, or cancelled the work") from None
         except KilledWorker as error:
-            raise WorkersFailed(
-                "A job ended the process of its worker several times, perhaps because memory ran "
-                f"out ({error}). {_KEPT}"
+            raise self._failure(
+                f"has lost the worker of a job several times, perhaps for want of memory ({error})"
             ) from None
 
-    def wait_for_workers(self) -> None:
-        """Wait until there are workers, each with one thread.
-
-        Raises:
-            WorkersFailed: There are none, or one has several threads.
-        """
-        deadline = time.monotonic() + PATIENCE
-        while not (counts := self._thread_counts()):
-            if time.monotonic() > deadline:
-                raise WorkersFailed(
-                    f"{self.name} has no workers, and none came in {PATIENCE:.0f} seconds: start "
-                    "some, and check that they can reach it."
-                )
-            time.sleep(0.2)
-        for worker, threads in counts.items():
-            if threads > 1:
-                raise WorkersFailed(
-                    f"The worker {worker} has {threads} threads, expected 1, since the CPU seconds "
-                    "of a job are those of its process. Start it again: dask worker SCHEDULER "
-                    f"--nworkers {threads} --nthreads 1"
-                )
-
-    def _thread_counts(self) -> dict[str, int]:
-        """The number of threads of every worker."""
-        try:
-            threads: dict[str, int] = self.client.sync(
-                self.client.scheduler.ncores, callback_timeout=_SECONDS
-            )
-        except (OSError, TimeoutError):
-            return {}
-        return threads
+    def _failure(self, what: str) -> WorkersFailed:
+        return WorkersFailed(
+            f"{self.name} {what}. Finished work is kept: run the same command to resume."
+        )
 
 
 @contextmanager
@@ -137,35 +102,30 @@ def connected(scheduler: str) -> Iterator[Cluster]:
         scheduler: The address of its scheduler, such as ``tcp://10.0.0.1:8786``.
 
     Raises:
-        WorkersFailed: The cluster cannot be reached or has no workers. The error says what to do.
+        WorkersFailed: The cluster cannot be reached, has no workers, or has one with several
+            threads. The error says what to do.
     """
     name = f"The Dask cluster at {scheduler}"
-    with _silenced("distributed", "distributed.client"):  # errors say it, and what to do
-        try:
-            with socket.create_connection(get_address_host_port(scheduler), timeout=10.0):
-                pass  # Dask's client would try for long
-            client = Client(scheduler, name="fedbo", set_as_default=False, timeout=_SECONDS)
-        except (OSError, ValueError, ImportError) as error:
-            raise WorkersFailed(
-                f"{name} cannot be used ({error}). Expected as --scheduler an address such as "
-                "tcp://10.0.0.1:8786, which `dask scheduler` prints when it starts: check that it "
-                "is running, and that no firewall is in between."
-            ) from None
-        try:
-            cluster = Cluster(client, name)
-            cluster.wait_for_workers()
-            yield cluster
-        finally:
-            client.close(timeout=_SECONDS)
-
-
-@contextmanager
-def _silenced(*loggers: str) -> Iterator[None]:
-    levels = {logger: logger.level for logger in map(logging.getLogger, loggers)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
+    for logger in ("distributed", "distributed.client"):  # errors say it, and what to do
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     try:
-        yield
+        client = Client(scheduler, name="fedbo", timeout=_SECONDS)
+    except (OSError, ValueError) as error:
+        raise WorkersFailed(
+            f"{name} cannot be used ({error}). Expected as --scheduler an address such as "
+            "tcp://10.0.0.1:8786, which `dask scheduler` prints when it starts."
+        ) from None
+    try:
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=PATIENCE)
+        cluster = Cluster(client, name)
+        threads = cluster.threads()
+        if set(threads.values()) != {1}:
+            raise WorkersFailed(
+                f"{name} has workers with {sorted(threads.values())} threads, expected at least "
+                "one worker, and one thread each, since the CPU seconds of a job are those of its "
+                "process. Start them with: dask worker SCHEDULER --nworkers N --nthreads 1"
+            )
+        yield cluster
     finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
+        client.close(timeout=_SECONDS)

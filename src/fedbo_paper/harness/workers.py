@@ -23,8 +23,7 @@ def run(
 ) -> Generator[tuple[int, T], None, None]:
     """Run the calls in parallel and yield each result as soon as it is there.
 
-    Close the iterator to cancel what is not finished. After `KeyboardInterrupt` the caller should
-    call `stop` too.
+    Close the iterator to cancel the rest, and call `stop` after `KeyboardInterrupt`.
 
     Args:
         calls: Functions without arguments that can be pickled, such as `functools.partial`.
@@ -59,11 +58,7 @@ def _call(i: int, call: Callable[[], T], parent: int) -> tuple[int, T]:
 
 
 def stop() -> None:
-    """End joblib's worker processes at once.
-
-    If Ctrl-C comes at a bad moment, joblib forgets its workers while they wait for work. Python
-    would then wait for them at exit and never return.
-    """
+    """End joblib's worker processes, which it may forget at Ctrl-C: Python would wait for them."""
     from joblib.externals.loky.backend.process import LokyProcess
 
     for process in multiprocessing.active_children():
