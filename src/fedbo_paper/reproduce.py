@@ -20,20 +20,21 @@ from fedbo import files
 from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
-from fedbo_paper.experiments.claims import Finding
+from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.plan import Job, Plan, Run, plan
 from fedbo_paper.experiments.published import Published
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
-from fedbo_paper.report.report import contents, page, stands_in
+from fedbo_paper.report.figures import FIGURES, Material, draw
+from fedbo_paper.report.report import page, settings, stands_in
 
 
 class Outcome(NamedTuple):
     """What came of the requested runs, and what is missing and why."""
 
     runs: Table
-    findings: tuple[Finding, ...]
+    findings: list[Finding]
     digest: str
     missing: dict[str, str]
 
@@ -72,13 +73,31 @@ def reproduce(
     tables = [(run, table) for run in finished if (table := store.get(run)) is not None]
     runs = results.tidy(tables)
     done = [plan.selection for plan in plans]
-    marked = _marked(runs) if any(map(stands_in, done)) else runs
+    is_made_up = any(map(stands_in, done))
+    marked = _marked(runs) if is_made_up else runs
     files.write(folder / "runs.csv", marked.csv().encode())
     files.write(folder / "summary.csv", results.summary(marked).csv().encode())
-    report = contents(runs, done, missing, Published.load(at), folder)
-    files.write(folder / "report.html", page(report).encode())
-    digest = results.digest(runs)
-    return Outcome(runs, report.findings, digest, missing)
+    findings = [finding for finding in judge(runs) if _is_selected(finding, done)]
+    published = Published.load(at)
+    curves = {} if published is None else published.curves
+    figures = {figure for selection in done for figure in selection.figures}
+    pictures = draw(
+        Material(runs=runs, published=curves, stand_in=is_made_up),
+        folder,
+        [name for name in FIGURES if name.partition("-")[0] in figures],
+    )
+    html = page(settings(runs, done, missing), findings, list(pictures.values()))
+    files.write(folder / "report.html", html.encode())
+    return Outcome(runs, findings, results.digest(runs), missing)
+
+
+def _is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
+    """Return whether a finding's figure was requested for its data and its preset."""
+    return any(
+        finding.figure.startswith(selection.figures)
+        and (finding.experiment, finding.preset) == (selection.experiment, selection.preset)
+        for selection in selections
+    )
 
 
 def _plans(selections: Sequence[Selection], data: Path | None) -> tuple[list[Plan], dict[str, str]]:
