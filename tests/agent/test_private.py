@@ -11,7 +11,8 @@ from contracts.releases import contribution, private, released
 
 from fedbo import Agent, Federation, Float, Settings
 from fedbo.message import MessageRefused, Release
-from fedbo.privacy import Plan, voted_points
+from fedbo.privacy import Plan
+from fedbo.privacy.release import voted_points
 
 SQUARE = {"x": Float(0, 1), "y": Float(0, 1)}
 PLAN = Plan(epsilon=20.0, delta=1e-2, releases=2)

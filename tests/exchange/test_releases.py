@@ -48,11 +48,11 @@ def ledger(path: Path) -> Ledger:
 
 
 def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledger) -> None:
-    made = [record(ledger, OURS, NOBODY, trials=100) for _ in range(3)]
+    made = [record(ledger, OURS, NOBODY) for _ in range(3)]
     assert [one.sequence for one in made] == [1, 2, 3]
     assert ledger.releases(OURS) == made
     with pytest.raises(BudgetSpent, match=r"all planned .* number 3 of 3 planned"):
-        record(ledger, OURS, NOBODY, trials=100)
+        record(ledger, OURS, NOBODY)
     assert ledger.releases(OURS) == made
     actions = [(one.action, one.kind, one.agent, one.sequence) for one in ledger.read()]
     assert actions == [("handed out", "release", "hub", number) for number in (1, 2, 3)]
@@ -60,10 +60,10 @@ def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledg
 
 def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> None:
     for members in (20, 400):  # whose second moments have other weights
-        made = record(ledger, OURS, (None,) * members, trials=100)
+        made = record(ledger, OURS, (None,) * members)
         assert ledger.read()[-1].message() == made
         assert (made.epsilon, made.delta, made.releases) == (2.0, 1e-3, 3)
-        assert (made.members, made.trials) == (members, 100)
+        assert made.members == members
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

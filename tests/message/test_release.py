@@ -19,7 +19,8 @@ from fedbo.message.inbox import BeliefInbox
 from fedbo.message.message import Kind
 from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused
-from fedbo.privacy import Plan, shape
+from fedbo.privacy import Plan
+from fedbo.privacy.contribution import shape
 from fedbo.privacy.release import draws
 
 SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}

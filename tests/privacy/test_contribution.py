@@ -13,8 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedbo.federation import Federation
 from fedbo.model.features import POINTS
-from fedbo.privacy import shape
-from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
+from fedbo.privacy.contribution import lifted, second_moments, shape, to_shape, unit
 from fedbo.space import Categorical, Float, Int, Space
 
 SPACES: dict[str, Any] = {

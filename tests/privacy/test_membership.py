@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
-from fedbo.privacy import Source, gaussian_delta, mechanisms
+from fedbo.privacy import Source, mechanisms
+from fedbo.privacy.accounting import gaussian_delta
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attack" / "membership.py"
 
@@ -50,7 +51,7 @@ def test_a_bound_is_that_of_two_clopper_pearson_intervals(hits: int, alarms: int
 def test_bounds_hold_for_gaussian_noise_whose_epsilon_is_known() -> None:
     """Of 200 bounds, each at 99.9 %, hardly one fails; and they are not useless."""
     rng, z, target = np.random.default_rng(0), 0.8, 3.0
-    delta = gaussian_delta([z], target)
+    delta = gaussian_delta(1 / z, target)
     bounds = []
     for _ in range(200):
         without, present = (rng.normal(shift, z, 2000) for shift in (0, 1))

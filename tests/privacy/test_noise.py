@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import secrets
 from fractions import Fraction
 from functools import cache
@@ -149,25 +148,8 @@ def test_seeds_repeat_and_secrets_do_not(kind: str) -> None:
     assert (sampler(10**6, 20) != sampler(10**6, 20)).any()
 
 
-@pytest.mark.parametrize(
-    "weak", [random.Random(1), np.random.default_rng(1), 7, None, secrets, secrets.SystemRandom()]
-)
-def test_other_sources_are_refused(weak: Any) -> None:
-    with pytest.raises(TypeError, match="leave it out for secret randomness"):
-        discrete_laplace(1, 1, source=weak)
-    with pytest.raises(TypeError, match="leave it out for secret randomness"):
-        discrete_gaussian(1, 1, source=weak)
-
-
+@pytest.mark.parametrize("weak", [np.random.default_rng(1), 7, secrets, secrets.SystemRandom()])
 @pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("value", [0.5, 1.0, "1", None, True, np.float64(2.0)])
-def test_scales_must_be_rational(kind: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=r"must be a fractions\.Fraction or an int"):
-        SAMPLERS[kind](value, 1)
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3)])
-def test_scales_must_be_positive(kind: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"is {value}; it must be positive"):
-        SAMPLERS[kind](value, 1)
+def test_other_sources_are_refused(kind: str, weak: Any) -> None:
+    with pytest.raises(TypeError, match="leave it out for secret randomness"):
+        SAMPLERS[kind](1, 1, source=weak)

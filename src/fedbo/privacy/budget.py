@@ -105,7 +105,6 @@ def next_release(
     released: Sequence[Release],
     contributions: Sequence[Message | None],
     *,
-    trials: int | None = None,
     lost: int = 0,
     keys: KeyPair | None = None,
     source: Source = SECRET,
@@ -116,8 +115,6 @@ def next_release(
         federation: The federation, with its privacy plan.
         released: The known releases of this federation, each once, received ones included.
         contributions: One contribution of each member, see `one_each`; None for one that is empty.
-        trials: The number of trials of all members together; by default those that the
-            contributions name.
         lost: How many more releases were made whose content nobody has.
         keys: Sign it with this key pair; by default it is not signed.
         source: The source of randomness; any but the system's secret one (default) is for tests.
@@ -128,7 +125,8 @@ def next_release(
             one: members would refuse a release that has cost a part of the budget.
         ValueError: If there are no contributions, if a member has two, or if one does not fit.
 
-    >>> from fedbo.space import Float
+    >>> from fedbo import Float
+    >>> from fedbo.privacy import Plan
     >>> federation = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=2.0, delta=1e-3))
     >>> release = next_release(federation, [], [None] * 20)
     >>> release.sequence, release.members
@@ -149,6 +147,6 @@ def next_release(
     if made >= plan.releases:
         cost = statement(released) if released else f"There were {made}."
         raise BudgetSpent(f"all planned releases were made, so there cannot be another one. {cost}")
-    quiet = composed(federation, contributions, trials, made + 1)
+    quiet = composed(federation, contributions, None, made + 1)
     release = noisy(federation, quiet, source)
     return release if keys is None else keys.sign(release)

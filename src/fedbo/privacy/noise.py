@@ -41,14 +41,7 @@ LARGEST = 2**52
 
 
 class Source(ABC):
-    """Where random integers come from: `Secret`, `Derived` or `Simulated`.
-
-    Samplers take only objects of this class, so that a generator which happens to have the right
-    method cannot replace secret randomness by accident.
-    """
-
-    #: Whether nobody can predict or repeat what it gives. A real release needs this.
-    secret: bool = False
+    """Where random integers come from: `Secret`, `Derived` or `Simulated`."""
 
     @abstractmethod
     def randbelow(self, n: int) -> int:
@@ -56,13 +49,7 @@ class Source(ABC):
 
 
 class Secret(Source):
-    """The operating system's randomness: the only source that protects anyone.
-
-    >>> 0 <= Secret().randbelow(10) < 10
-    True
-    """
-
-    secret = True
+    """The operating system's randomness: the only source that protects anyone."""
 
     def randbelow(self, n: int) -> int:
         return secrets.randbelow(n)
@@ -81,28 +68,22 @@ class Derived(Source):
     True
     """
 
-    secret = True
-
     def __init__(self, secret: bytes, purpose: str) -> None:
         self._start = hashlib.sha256(secret).digest() + purpose.encode()
         self._count = 0
 
+    def _bytes(self, size: int) -> bytes:
+        self._count += 1
+        return hashlib.shake_256(self._start + self._count.to_bytes(8, "big")).digest(size)
+
     def randbelow(self, n: int) -> int:
-        bits = (n - 1).bit_length()
-        size, surplus = -(-bits // 8), -bits % 8
-        while True:
-            self._count += 1
-            block = hashlib.shake_256(self._start + self._count.to_bytes(8, "big"))
-            drawn = int.from_bytes(block.digest(size), "little") >> surplus
-            if drawn < n:
-                return drawn
+        return _below(n, self._bytes)
 
 
 class Simulated(Source):
-    """Randomness that a seed repeats, for simulations and tests. It protects nobody.
+    """Randomness that a seed, or a generator, repeats, for simulations and tests.
 
-    Args:
-        seed: A seed, or the generator to take bytes from.
+    It protects nobody.
 
     >>> Simulated(7).randbelow(10**30) == Simulated(7).randbelow(10**30)
     True
@@ -112,52 +93,45 @@ class Simulated(Source):
         self._rng = np.random.default_rng(seed)
 
     def randbelow(self, n: int) -> int:
-        bits = (n - 1).bit_length()
-        size, surplus = -(-bits // 8), -bits % 8
-        while True:
-            drawn = int.from_bytes(self._rng.bytes(size), "little") >> surplus
-            if drawn < n:
-                return drawn
+        return _below(n, self._rng.bytes)
 
 
 SECRET = Secret()
 
 
-def discrete_laplace(
-    scale: Fraction | int, size: int | tuple[int, ...], *, source: Source = SECRET
-) -> NDArray[np.int64]:
-    """Draw independent integers x with P(x) ∝ exp(−|x| / scale).
+def _below(n: int, random_bytes: Callable[[int], bytes]) -> int:
+    bits = (n - 1).bit_length()
+    size, surplus = -(-bits // 8), -bits % 8
+    while True:
+        drawn = int.from_bytes(random_bytes(size), "little") >> surplus
+        if drawn < n:
+            return drawn
 
-    Args:
-        scale: A positive rational number up to 2⁵². ``Fraction(0.1)`` is exactly the float 0.1.
-        size: How many numbers, or the shape of the array.
-        source: Where randomness comes from (default: the operating system).
+
+def discrete_laplace(
+    scale: Fraction | int, size: int, *, source: Source = SECRET
+) -> NDArray[np.int64]:
+    """Draw independent integers x with P(x) ∝ exp(−|x| / scale), for a scale up to 2⁵².
 
     >>> discrete_laplace(Fraction(3, 2), 5).dtype
     dtype('int64')
     """
-    _check_rational("scale", scale, LARGEST)
-    _check_source(source)
-    return _filled(size, lambda: _laplace(scale.numerator, scale.denominator, source))
+    _check("scale", scale, LARGEST, source)
+    a, b = scale.numerator, scale.denominator
+    return np.array([_laplace(a, b, source) for _ in range(size)], dtype=np.int64)
 
 
 def discrete_gaussian(
-    sigma2: Fraction | int, size: int | tuple[int, ...], *, source: Source = SECRET
+    sigma2: Fraction | int, size: int, *, source: Source = SECRET
 ) -> NDArray[np.int64]:
-    """Draw independent integers x with P(x) ∝ exp(−x² / 2σ²).
+    """Draw independent integers x with P(x) ∝ exp(−x² / 2σ²), for a σ² up to 2¹⁰⁴.
 
-    Args:
-        sigma2: σ², a positive rational number up to 2¹⁰⁴. ``Fraction(sigma) ** 2`` is exactly the
-            square of a float.
-        size: How many numbers, or the shape of the array.
-        source: Where randomness comes from (default: the operating system).
-
-    >>> discrete_gaussian(Fraction(50), (2, 3), source=Simulated(1)).shape
-    (2, 3)
+    >>> discrete_gaussian(Fraction(50), 3, source=Simulated(1)).shape
+    (3,)
     """
-    _check_rational("sigma2", sigma2, LARGEST**2)
-    _check_source(source)
-    return _filled(size, lambda: _gaussian(sigma2.numerator, sigma2.denominator, source))
+    _check("sigma2", sigma2, LARGEST**2, source)
+    a, b = sigma2.numerator, sigma2.denominator
+    return np.array([_gaussian(a, b, source) for _ in range(size)], dtype=np.int64)
 
 
 def _laplace(numerator: int, denominator: int, source: Source) -> int:
@@ -204,27 +178,12 @@ def _small_coin(above: int, below: int, source: Source) -> bool:
     return k % 2 == 1
 
 
-def _filled(size: int | tuple[int, ...], draw: Callable[[], int]) -> NDArray[np.int64]:
-    shape = size if isinstance(size, tuple) else (size,)
-    if any(isinstance(n, bool) or not isinstance(n, int) or n < 0 for n in shape):
-        raise ValueError(f"size is {size!r}; it must be a number of draws, or a tuple of them")
-    return np.array([draw() for _ in range(math.prod(shape))], dtype=np.int64).reshape(shape)
-
-
-def _check_rational(name: str, value: Fraction | int, largest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Fraction | int):
-        raise TypeError(
-            f"{name} is {value!r}, a {type(value).__name__}; noise is sampled without "
-            f"floating-point numbers, so {name} must be a fractions.Fraction or an int"
-        )
-    if not 0 < value <= largest:
-        power = largest.bit_length() - 1
-        raise ValueError(f"{name} is {value}; it must be positive and at most 2**{power}")
-
-
-def _check_source(source: Source) -> None:
-    if not isinstance(source, Source):
+def _check(name: str, value: Fraction | int, largest: int, source: Source) -> None:
+    if not isinstance(source, Source):  # a generator that has the right method protects nobody
         raise TypeError(
             f"source is {source!r}; it must be a fedbo.privacy.noise.Source: leave it out for "
             "secret randomness, or give Simulated(seed) in a simulation"
         )
+    if not isinstance(value, Fraction | int) or not 0 < value <= largest:
+        power = largest.bit_length() - 1
+        raise ValueError(f"{name} is {value!r}; it must be a fraction above 0, at most 2**{power}")

@@ -65,27 +65,15 @@ _MANY = 300  # members from which the second moments of all coordinates are wort
 
 def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
     """Return what the accountant needs to know of a release."""
-    return _costs(published.votes_scale, published.sums_deviation, published.weight)
-
-
-def planned(plan: Plan) -> tuple[Laplace, Gaussian]:
-    """Return what the accountant needs to know of a release whose content is lost.
-
-    In the noise of a release, everything but the number of members follows from the plan.
-    """
-    c, _ = _second_moments_of(1, 1)
-    return _costs(float(_votes_scale(plan)), math.sqrt(_sums_variance(plan, c)) * STEP, c)
-
-
-def _costs(votes_scale: float, sums_deviation: float, c: float) -> tuple[Laplace, Gaussian]:
-    largest = math.sqrt(1.0 + c**2)  # what one member can change the sum by
+    largest = math.sqrt(1.0 + published.weight**2)  # what one member can change the sum by
     return (
-        Laplace(votes_scale, steps=STEPS),
-        Gaussian(sums_deviation / largest, steps=int(largest / STEP)),
+        Laplace(published.votes_scale, steps=STEPS),
+        Gaussian(published.sums_deviation / largest, steps=int(largest / STEP)),
     )
 
 
-def _votes_scale(plan: Plan) -> Fraction:
+def votes_scale(plan: Plan) -> Fraction:
+    """Return the scale of the noise of the votes, in votes."""
     return 2 * plan.releases / Fraction(plan.epsilon)
 
 
@@ -138,10 +126,7 @@ def composed(
     trials: int | None,
     sequence: int,
 ) -> Release:
-    """Check contributions and sum them up: a release without its noise, which must not leave.
-
-    The arguments are those of `release`.
-    """
+    """Check contributions and sum them up: a `release` without its noise, which must not leave."""
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
     plan, d = federation.require_plan(), federation.shape_coordinates
@@ -166,7 +151,7 @@ def composed(
         members=len(contributions),
         trials=trials,
         votes=tuple(votes.tolist()),
-        votes_scale=float(_votes_scale(plan)),
+        votes_scale=float(votes_scale(plan)),
         sums=tuple(sums.tolist()),
         sums_deviation=math.sqrt(_sums_variance(plan, c)) * STEP,
         weight=c,
@@ -177,7 +162,7 @@ def composed(
 def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
     """Return what `composed` returned with its noise, which may leave."""
     plan = federation.require_plan()
-    scale, variance = _votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
+    scale, variance = votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
     votes = quiet.votes + discrete_laplace(scale, len(quiet.votes), source=source)
     sums = quiet.sums + discrete_gaussian(variance, len(quiet.sums), source=source)
     return replace(quiet, votes=tuple(votes.tolist()), sums=tuple(sums.tolist()))
@@ -186,7 +171,7 @@ def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
 def _check_noise(plan: Plan, published: Release) -> None:
     """Refuse a release with less noise than was planned; rounding errors do not count."""
     for name, value, needed in (
-        ("votes_scale", published.votes_scale, float(_votes_scale(plan))),
+        ("votes_scale", published.votes_scale, float(votes_scale(plan))),
         (
             "sums_deviation",
             published.sums_deviation,

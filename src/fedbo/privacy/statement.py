@@ -10,8 +10,8 @@ import msgspec
 from fedbo.federation.federation import Federation
 from fedbo.federation.plan import ENOUGH
 from fedbo.message import Release
-from fedbo.privacy.accounting import Mechanism, epsilon, epsilon_basic
-from fedbo.privacy.release import mean_noise, mechanisms, planned
+from fedbo.privacy.accounting import epsilon, epsilon_basic
+from fedbo.privacy.release import mean_noise, mechanisms, votes_scale
 
 _LARGE = 20.0  # an ε from which e^ε has too many digits to read
 
@@ -64,31 +64,25 @@ def signal(federation: Federation, members: int) -> Signal:
         members=members,
         needed=math.ceil(ENOUGH * plan.releases / plan.epsilon),
         share=1.0 / (1.0 + noise),
-        votes=planned(plan)[0].scale * math.log(max(len(federation.cells) / math.log(4.0), 1.0)),
+        votes=float(votes_scale(plan)) * math.log(max(len(federation.cells) / math.log(4.0), 1.0)),
     )
 
 
-def spent(
-    releases: Sequence[Release], lost: Sequence[Mechanism] = (), delta: float | None = None
-) -> float:
-    """Return ε of these releases together, at the δ of their plan; infinite if one has no noise.
+def spent(releases: Sequence[Release]) -> float:
+    """Return ε of these releases of one federation together, at the δ of their plan.
 
-    Args:
-        releases: Releases of one federation.
-        lost: What releases cost whose content is lost, see `fedbo.privacy.release.planned`.
-        delta: δ; by default that of the first release.
+    It is infinite if one of them claims next to no noise.
     """
-    try:
-        made = [*lost, *(each for release in releases for each in mechanisms(release))]
-    except ValueError:  # one claims next to no noise
-        return math.inf
-    if not made:
+    if not releases:
         return 0.0
-    delta = releases[0].delta if delta is None else delta
     try:
-        return epsilon(made, delta)
+        made = [mechanism for release in releases for mechanism in mechanisms(release)]
+    except ValueError:
+        return math.inf
+    try:
+        return epsilon(made, releases[0].delta)
     except ModuleNotFoundError:  # without dp-accounting, a larger bound
-        return epsilon_basic(made, delta)
+        return epsilon_basic(made, releases[0].delta)
 
 
 def factor(cost: float) -> str:

@@ -32,6 +32,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -45,7 +46,6 @@ from fedbo.privacy import (
     Mechanism,
     Plan,
     Simulated,
-    SubsampledGaussian,
     epsilon,
     mechanisms,
     release,
@@ -61,6 +61,36 @@ M = 100
 DELTA = 29.0**-1.1
 _DRAW_FEATURES = 100
 _NOISE_FLOOR = 1e-5
+
+
+class SubsampledGaussian(msgspec.Struct, frozen=True):
+    """Rounds of Gaussian noise, each for a random part of the members that stays secret.
+
+    Args:
+        multiplier: z, standard deviation over L2 sensitivity.
+        rate: q, the probability that a round includes a member, independently of all others.
+        rounds: T, the number of rounds.
+    """
+
+    multiplier: float
+    rate: float
+    rounds: int
+
+    @property
+    def pure(self) -> float:
+        return 0.0
+
+    @property
+    def mu(self) -> float:
+        return math.sqrt(self.rounds) / self.multiplier  # as if each round included everybody
+
+    def distribution(self, library: Any, interval: float) -> Any:
+        return library.pld.privacy_loss_distribution.from_gaussian_mechanism(
+            self.multiplier,
+            value_discretization_interval=interval,
+            sampling_prob=self.rate,
+            neighboring_relation=library.NeighboringRelation.REPLACE_SPECIAL,
+        ).self_compose(self.rounds)
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):

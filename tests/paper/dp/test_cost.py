@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
-from fedbo.privacy import gaussian_sigma
+from fedbo.privacy.accounting import gaussian_sigma
 from fedbo_paper.dp.comparison import CURVES
 from fedbo_paper.dp.methods import DELTA, FTS, Alone, ExpectedImprovement, Released, Served
 from fedbo_paper.dp.server import PrivateMean
