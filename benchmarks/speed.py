@@ -1,4 +1,4 @@
-"""Measure the CPU time of a query beside BoTorch and Optuna, of an Optuna trial, and of an import.
+"""Measure the CPU time of a query beside BoTorch and Optuna, and against the number of peers.
 
 One query fits the hyper-parameters to all trials so far and chooses the next point:
 
@@ -15,11 +15,7 @@ The queries run from t = 41 to 60 and take turns, so that a busy machine slows a
 one thread, and defaults otherwise. Times are medians of process CPU time. A ratio is GPSampler's
 time over the time in this row.
 
-Then whole studies of Optuna are run on five such functions, each sampler with its own queries. The
-trials from t = 41 to 60 are timed, from study.ask to study.tell. "with_peers" is FederatedSampler
-in a federation with 20 peers, publishing after every trial.
-
-Last comes the time of a query against the number N of peers with 50 trials each: the paper's
+Then comes the time of a query against the number N of peers with 50 trials each: the paper's
 Fig. 3d, and TipsThenPool besides. The queries are those of real runs in D = 2, of which FTS makes
 about a third by a message, without a fit. Work that is done once when a message arrives is not
 counted. FTS and TipsThenPool hold up to a million messages.
@@ -32,9 +28,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -55,14 +49,12 @@ try:
     from threadpoolctl import threadpool_limits
 
     import fedbo
-    from fedbo.exchange import Ledger, MemoryExchange
     from fedbo.optuna import FederatedSampler
 except ModuleNotFoundError as error:
     sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with BoTorch and Optuna.")
 
 DIMENSIONS = (2, 6)
 T, QUERIES, M = 50, 20, 100
-FUNCTIONS, PEERS = 5, 20
 POOLED = 28  # peers of the agent with TipsThenPool
 RUNS = 9  # for each number of peers
 MANY, SOME = (28, 100, 1_000, 10_000, 1_000_000), (28, 100, 1_000)
@@ -72,8 +64,6 @@ POLICIES: dict[str, tuple[fedbo.Policy, str, Sequence[int]]] = {
     "RGPE": (fedbo.RGPE(), "belief", SOME),
     "TAF": (fedbo.TAF(), "belief", SOME),
 }
-IMPORTS = {"fedbo": "import fedbo", "numpy_scipy": "import numpy, scipy.optimize"}
-IMPORT_RUNS = 15
 
 Figures = dict[str, Any]
 
@@ -197,22 +187,6 @@ OPTIMISERS: dict[str, Callable[[int], Fedbo | BoTorch | InStudy]] = {
 }
 
 
-def with_peers(D: int, seed: int, folder: Path) -> optuna.samplers.BaseSampler:
-    """Create a FederatedSampler in a federation with peers."""
-    agreed, exchange = federation(D), MemoryExchange()
-    for i in range(PEERS):
-        exchange.publish(message(agreed, i))
-    ledger = Ledger(folder / f"{D}-{seed}.jsonl")
-    return FederatedSampler(agreed, exchange, seed=seed, every=1, ledger=ledger, signed=False)
-
-
-SAMPLERS: dict[str, Callable[[int, int, Path], optuna.samplers.BaseSampler]] = {
-    "optuna_gp": lambda D, seed, folder: optuna.samplers.GPSampler(seed=seed),
-    "sampler": lambda D, seed, folder: FederatedSampler(seed=seed),
-    "with_peers": with_peers,
-}
-
-
 # Measurements
 
 
@@ -233,29 +207,6 @@ def query_times(D: int) -> dict[str, float]:
             ms, x = cpu_ms(optimiser.query)
             times[name].append(ms)
             assert len(x) == D and all(0 <= value <= 1 for value in x), (name, x)
-    return {name: median(values) for name, values in times.items()}
-
-
-def trial_times(D: int) -> dict[str, float]:
-    """Measure the median CPU milliseconds of a trial in a study, by sampler."""
-    last, space = T + QUERIES // 2, distributions(D)
-    times: dict[str, list[float]] = {name: [] for name in SAMPLERS}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # couriers end later
-        for seed in range(FUNCTIONS):
-            progress(f"D = {D}, study {seed + 1} of {FUNCTIONS}")
-            f = smooth_function(np.random.default_rng([D, seed]), D)
-            made = {name: make(D, seed, Path(folder)) for name, make in SAMPLERS.items()}
-            studies = {
-                name: optuna.create_study(direction="maximize", sampler=sampler)
-                for name, sampler in made.items()
-            }
-            for t in range(1, last + 1):
-                for name, study in studies.items():
-                    start = time.process_time()
-                    trial = study.ask(space)
-                    study.tell(trial, float(f(np.array([*trial.params.values()]))))
-                    if t > last - QUERIES:
-                        times[name].append(1e3 * (time.process_time() - start))
     return {name: median(values) for name, values in times.items()}
 
 
@@ -303,20 +254,6 @@ def _run_ms(agent: fedbo.Agent) -> float:
     return mean(times[1:])
 
 
-def import_times() -> Figures:
-    """Measure the median CPU milliseconds of each import in a fresh interpreter."""
-    times: dict[str, list[float]] = {name: [] for name in IMPORTS}
-    for run in range(-1, IMPORT_RUNS):  # run -1 writes the byte code and fills the disk cache
-        progress(f"import, run {run + 1} of {IMPORT_RUNS}")
-        for name, statement in IMPORTS.items():
-            code = (
-                f"import time; t = time.process_time()\n{statement}\nprint(time.process_time() - t)"
-            )
-            done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
-            times[name] += [1e3 * float(done.stdout)] * (run >= 0)
-    return {"import": {name: median(values) for name, values in times.items()}}
-
-
 # The command
 
 
@@ -359,13 +296,9 @@ def main() -> None:
         f"CPU ms of one query with its fit, t = {T}, M = {M}, median of {QUERIES}": lambda: (
             beside_optuna({D: query_times(D) for D in DIMENSIONS})
         ),
-        f"CPU ms of one trial in a study of Optuna, median of {FUNCTIONS * QUERIES}": lambda: (
-            beside_optuna({D: trial_times(D) for D in DIMENSIONS})
-        ),
         f"CPU ms of one query against the number of peers, median of {RUNS} runs": lambda: {
             name: peer_times(name) for name in POLICIES
         },
-        f"CPU ms of an import, median of {IMPORT_RUNS} fresh interpreters": import_times,
     }
     results = {}
     with threadpool_limits(1):

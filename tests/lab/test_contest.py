@@ -204,7 +204,6 @@ def test_a_picture_of_two_contests(tmp_path: Path, command: Any) -> None:
     out = tmp_path / "new" / "regret.png"
     command(picture.main, out, tmp_path / "svm.json", tmp_path / "landmine.json")
     assert out.read_bytes().startswith(b"\x89PNG")
-    for text in ("", "[]", '{"policies": {}}'):
-        (tmp_path / "svm.json").write_text(text)
-        with pytest.raises(SystemExit, match="is not the JSON of a contest"):
-            command(picture.main, out, tmp_path / "svm.json")
+    (tmp_path / "svm.json").write_text('{"policies": {}}')
+    with pytest.raises(SystemExit, match="is not the JSON of a contest"):
+        command(picture.main, out, tmp_path / "svm.json")

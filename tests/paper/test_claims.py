@@ -124,17 +124,6 @@ def test_a_planted_advantage_is_found_in_either_direction(experiment: str) -> No
         assert finding.value == pytest.approx(-0.03, abs=0.002)
 
 
-@pytest.mark.slow
-def test_equal_methods_are_seldom_called_different() -> None:
-    verdicts = []
-    for seed in range(300):
-        levels = [noisy(0.5, spread=0.05, seed=2 * seed + i) for i in range(2)]
-        runs = table(arm("TS", levels[0]), arm("FTS", levels[1]))
-        verdicts.append(found(judge(runs), "beats-ts").verdict)
-    # 2.5 %, and three standard errors of a frequency over 300 tables
-    assert verdicts.count("holds") / 300 < 0.025 + 3 * 0.009
-
-
 def test_messages_are_counted() -> None:
     fine = judge(real("landmine", 0.0))
     finding = found(fine, "message-length")

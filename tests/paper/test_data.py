@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -34,9 +32,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def invoke(*args: str) -> Result:
     wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
     return CliRunner().invoke(cli.app, ["data", *args], env=wide)
-
-
-# ---------------------------------------------------------------- samples
 
 
 # ---------------------------------------------------------------- real data
@@ -79,35 +74,37 @@ def test_real_har() -> None:
 # ---------------------------------------------------------------- landmine
 
 
-def fields(n: int = 29, features: int = 9, rows: int = 500, labels: int = 2) -> io.BytesIO:
+def fields(n: int = 29, features: int = 9, labels: int = 2) -> io.BytesIO:
     rng = np.random.default_rng(0)
     feature, label = np.empty((1, n), object), np.empty((1, n), object)
     for i in range(n):
-        feature[0, i] = rng.normal(size=(rows, features))
-        label[0, i] = (np.arange(rows)[:, None] % labels).astype(np.uint8)
+        feature[0, i] = rng.normal(size=(500, features))
+        label[0, i] = (np.arange(500)[:, None] % labels).astype(np.uint8)
     file = io.BytesIO()
     savemat(file, {"feature": feature, "label": label}, do_compression=True)
     return file
 
 
 @pytest.mark.parametrize(
-    ("made", "complaint"),
+    ("content", "complaint"),
     [
-        ({"n": 28}, "has 28 fields and labels of 28, expected 29"),
-        ({"features": 8}, r"field 0 of .*features \(500, 8\)"),
-        ({"rows": 700}, "with n from 445 to 690"),
-        ({"labels": 3}, r"labels \[0, 1, 2\], expected 0 and 1"),
+        (fields(n=28).getvalue(), "has 28 fields and labels of 28, expected 29"),
+        (fields(features=8).getvalue(), r"field 0 of .*features \(500, 8\)"),
+        (fields(labels=3).getvalue(), r"labels \[0, 1, 2\], expected 0 and 1"),
+        (b"<html>moved</html>", "not a MATLAB file with 'feature' and 'label'"),
     ],
 )
-def test_landmine_of_another_shape_is_refused(
-    made: dict[str, int], complaint: str, tmp_path: Path
+def test_a_landmine_file_that_is_something_else_is_refused(
+    content: bytes, complaint: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "LandmineData.mat").write_bytes(fields(**made).getvalue())
+    (tmp_path / "LandmineData.mat").write_bytes(content)
     with pytest.raises(FileRefused, match=complaint):
         landmine.load(tmp_path)
+    with pytest.raises(FileRefused, match=f"SHA-256 .*, expected {landmine.SHA256}"):
+        landmine.verify(tmp_path / "LandmineData.mat")
 
 
-def test_landmine_that_is_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_landmine_archive_that_is_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "LandmineData.zip").write_bytes(b"<html>moved</html>")
     with pytest.raises(FileRefused, match="not a zip file"):
         landmine.load(tmp_path)
@@ -115,17 +112,12 @@ def test_landmine_that_is_something_else_is_refused(tmp_path: Path) -> None:
         archive.writestr("README", "")
     with pytest.raises(FileRefused, match=r"has no LandmineData\.mat"):
         landmine.load(tmp_path)
-    (tmp_path / "LandmineData.mat").write_bytes(b"<html>moved</html>")
-    with pytest.raises(FileRefused, match="not a MATLAB file with 'feature' and 'label'"):
-        landmine.load(tmp_path)
-    with pytest.raises(FileRefused, match=f"SHA-256 .*, expected {landmine.SHA256}"):
-        landmine.verify(tmp_path / "LandmineData.mat")
 
 
 # ---------------------------------------------------------------- HAR
 
 
-def tables(train: int = 7, test: int = 5, columns: int = 561) -> dict[str, tuple[np.ndarray, ...]]:
+def tables(train: int = 7, test: int = 5) -> dict[str, tuple[np.ndarray, ...]]:
     """X, y and subject of both parts; values of few digits, which are fast to write and to read."""
     rng = np.random.default_rng(1)
     sizes = np.full(30, 343)
@@ -133,7 +125,7 @@ def tables(train: int = 7, test: int = 5, columns: int = 561) -> dict[str, tuple
     everyone = np.repeat(np.arange(1, 31), sizes)
     made = {}
     for part, rows, subjects in (("train", train, everyone), ("test", test, everyone[train:])):
-        X = rng.integers(-9, 10, (DISTINCT, columns))[np.arange(rows) % DISTINCT] / 10
+        X = rng.integers(-9, 10, (DISTINCT, 561))[np.arange(rows) % DISTINCT] / 10
         made[part] = X, np.arange(rows) % 6 + 1, subjects[:rows]
     return made
 
@@ -189,7 +181,6 @@ def test_har_is_read_in_every_layout(layout: str, tmp_path: Path) -> None:
     [
         ({"X": np.zeros((10, 561))}, r"shapes \(10, 561\), .* expected \(10299, 561\)"),
         ({"y": np.zeros(10299, int)}, r"activities \[0\], expected 1 to 6"),
-        ({"subject": np.arange(10299) % 29 + 1}, "people .* expected 1 to 30"),
         ({"subject": np.arange(10299) % 30 + 1}, "343 to 344 rows a person, expected from 281"),
         ({"X": np.full((10299, 561), np.nan)}, "X holds NaN"),
         ({"y": None}, "has no y"),
@@ -215,10 +206,8 @@ def test_har_archives_that_are_something_else_are_refused(tmp_path: Path) -> Non
     path.write_bytes(b"<html>moved</html>")
     with pytest.raises(FileRefused, match="not a zip file"):
         har.load(tmp_path)
-    ragged = texts(tables())["train/X_train.txt"].replace(" 0.1", "", 1)
     for change, complaint in (
         ({"test/y_test.txt": None}, r"holds no test/y_test\.txt, expected the layout of https"),
-        ({"train/X_train.txt": ragged}, r"train/X_train\.txt is damaged: .*columns changed"),
         ({"train/y_train.txt": "1\nwalking\n"}, r"train/y_train\.txt is damaged"),
         ({"train/y_train.txt": "1\n2\n"}, "lengths differ: {'X': 12, 'y': 7, 'subject': 12}"),
     ):
@@ -286,11 +275,3 @@ def test_nothing_is_cached_in_a_read_only_folder(plain_user: Path) -> None:
     plain_user.chmod(stat.S_IRUSR | stat.S_IXUSR)
     assert places.kept("x.npz", source, lambda: {"X": np.arange(3)})["X"].tolist() == [0, 1, 2]
     assert os.listdir(plain_user) == ["source"]
-
-
-def test_commands_are_light() -> None:
-    program = "import sys, fedbo_paper.cli.data; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    heavy = {"rich.progress", "sklearn", "joblib", "scipy.io"}
-    assert not heavy & set(done.stdout.split())

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from fedbo.files import FileRefused
-from fedbo_paper.data import Samples, gleam, places
+from fedbo_paper.data import gleam, places
 
 SENSORS = {  # as an archive may spell them, in the order of the channels
     "Gyroscope": 3,
@@ -262,53 +262,48 @@ def test_annotations_are_paired_by_their_names(rows: str, expected: list[tuple[i
 # ---------------------------------------------------------------- what is refused
 
 
-def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
-    good, readings = annotation_csv(), recording(0)
+def test_archives_that_are_something_else_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "GLEAM.tar.gz"
     path.write_bytes(b"<html>moved</html>")
     with pytest.raises(FileRefused, match="not a tar archive"):
         gleam.load(tmp_path)
     with pytest.raises(FileRefused, match=f"MD5 is .*, expected {gleam.MD5}"):
         gleam.verify(path)
-    whole = archive(path, members("1234", readings, good)).read_bytes()
+    whole = archive(path, members("1234", recording(0), annotation_csv())).read_bytes()
     with pytest.raises(FileRefused, match=r"has 1 people and \(57,\) features, expected 38"):
         gleam.load(tmp_path)
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(FileRefused, match="is damaged"):
         gleam.load(tmp_path)
-    archive(path, {"GLEAM/README_GLEAM.pdf": b"%PDF"})
-    with pytest.raises(FileRefused, match="no folders named by four digits, expected 38"):
-        gleam.load(tmp_path)
-    unreadable = sensor_csv(readings).replace("Gyroscope,", "Gyroscope,x")
-    still = sensor_csv([r for r in readings if r[1] != "Gravity" or r[0] < START + 900])
-    dark = "".join(line for line in sensor_csv(readings).splitlines(True) if "Light" not in line)
-    for sensor, annotation, complaint in (
-        (sensor_csv(readings), "item,amount\n", "person 1234 has no annotation CSV"),
-        ("item,amount\n", good, "person 1234 has no sensor CSV"),
-        ("Unix Time,Sensor,Value1,Value2,Value3\n", good, "has no readings, only columns"),
-        (unreadable, good, "gyroscope in 1234/s.csv in .* not numbers"),
-        (dark, good, "light in 1234/s.csv .* 0 readings"),
-        (still, good, "no window of 3 s with enough readings"),
-    ):
-        with pytest.raises(FileRefused, match=complaint):
-            of_one(sensor, annotation, tmp_path)
     assert not list(tmp_path.glob("*.npz"))  # what was refused is not kept
+
+
+@pytest.mark.parametrize(
+    ("change", "annotation", "complaint"),
+    [
+        (("", ""), "item,amount\n", "person 1234 has no annotation CSV"),
+        (("Sensor", "Kind"), annotation_csv(), "person 1234 has no sensor CSV"),
+        (("Gyroscope,", "Gyroscope,x"), annotation_csv(), "gyroscope in 1234/s.csv .* not numbers"),
+        (("Light", "Dark"), annotation_csv(), "light in 1234/s.csv .* 0 readings"),
+    ],
+)
+def test_people_without_their_readings_are_refused(
+    change: tuple[str, str], annotation: str, complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FileRefused, match=complaint):
+        of_one(sensor_csv(recording(0)).replace(*change), annotation, tmp_path)
 
 
 # ---------------------------------------------------------------- the stand-in
 
 
-@pytest.fixture(scope="module")
-def stood_in() -> tuple[Samples, ...]:
-    return gleam.stand_in()
-
-
-def test_stand_in_has_the_shape_of_gleam(stood_in: tuple[Samples, ...]) -> None:
-    sizes = np.array([len(person) for person in stood_in])
+def test_stand_in_has_the_shape_of_gleam() -> None:
+    people = gleam.stand_in()
+    sizes = np.array([len(person) for person in people])
     assert (len(sizes), sizes.min(), sizes.max()) == (38, 242, 3416)
     assert abs(sizes.mean() - 1930) < 30
-    share = np.array([person.y.mean() for person in stood_in])
+    share = np.array([person.y.mean() for person in people])
     assert 0.095 < share.min() < 0.15 < 0.25 < share.max() < 0.305
-    assert {person.X.shape[1] for person in stood_in} == {57}
-    assert np.array_equal(gleam.stand_in()[3].X, stood_in[3].X)
-    assert not np.array_equal(gleam.stand_in(1)[3].X, stood_in[3].X)
+    assert {person.X.shape[1] for person in people} == {57}
+    assert np.array_equal(gleam.stand_in()[3].X, people[3].X)
+    assert not np.array_equal(gleam.stand_in(1)[3].X, people[3].X)

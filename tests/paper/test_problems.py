@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import msgspec
 import numpy as np
 import pytest
 from paper.real_data import folder_with
 
 from fedbo.space import Float, Int
-from fedbo_paper.data import MissingData
 from fedbo_paper.problems.problems import Glass, Har, Landmine, Objective, Problem, Tasks
 from fedbo_paper.problems.synthetic import Synthetic
 
@@ -22,42 +18,6 @@ THERE: list[Problem] = [Landmine(), Landmine(scoring="probability"), Har(epochs=
 def opened(problem: Problem) -> Tasks:
     file = {Landmine: "LandmineData.mat", Har: "har.npz"}.get(type(problem))
     return problem.tasks(None if file is None else folder_with(file))
-
-
-# ---------------------------------------------------------------- options in a file
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"type": "synthetic"},
-        {"type": "landmine", "box": "log", "scoring": "probability"},
-        {"type": "glass", "stand_in": True},
-        {"type": "har", "epochs": 7},
-    ],
-)
-def test_problems_are_read_and_written(said: dict[str, object]) -> None:
-    problem: Problem = msgspec.convert(said, Problem)
-    written = msgspec.to_builtins(problem)
-    assert said.items() <= written.items()
-    assert msgspec.convert(written, Problem) == problem
-    assert hash(msgspec.convert(written, Problem)) == hash(problem)
-
-
-@pytest.mark.parametrize(
-    ("said", "complaint"),
-    [
-        ({"type": "landmines"}, "landmines"),
-        ({"type": "landmine", "scoring": "auc"}, "scoring"),
-        ({"type": "landmine", "epochs": 3}, "epochs"),
-        ({"type": "har", "box": "cubic"}, "box"),
-        ({"type": "har", "epochs": 0}, "epochs"),
-        ({"type": "har", "window": 3.0}, "window"),
-    ],
-)
-def test_what_a_problem_does_not_know_is_named(said: dict[str, object], complaint: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=complaint):
-        msgspec.convert(said, Problem)
 
 
 # ---------------------------------------------------------------- tasks
@@ -88,15 +48,6 @@ def test_there_are_as_many_agents_as_in_the_paper(problem: Problem, agents: int)
         tasks.objective(agents, 0)
     with pytest.raises(ValueError, match="agent is -1"):
         tasks.objective(-1, 0)
-
-
-def test_missing_data_is_named_and_glass_has_a_stand_in(tmp_path: Path) -> None:
-    for problem, file in ((Landmine(), "LandmineData.mat"), (Har(), "har.npz")):
-        with pytest.raises(MissingData, match=file):
-            problem.tasks(tmp_path)
-    with pytest.raises(MissingData, match=r"GLEAM\.tar\.gz.*--stand-in"):
-        Glass().tasks(tmp_path)
-    assert GLASS.tasks(tmp_path).agents == 38
 
 
 # ---------------------------------------------------------------- objectives

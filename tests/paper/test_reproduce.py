@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paper.commands import SEED, findings, listen_to_ctrl_c, reproduce
+from paper.real_data import folder_with
 
 from fedbo.table import Table
 from fedbo_paper.experiments import results
@@ -105,3 +106,17 @@ def test_glass_without_its_data_says_what_to_fetch(tmp_path: Path) -> None:
     assert failed.returncode == 1
     assert "fedbo data fetch gleam" in failed.stderr and "--stand-in" in failed.stderr
     assert "Traceback" not in failed.stderr
+
+
+def test_landmine_has_every_method_and_messages_as_long_as_the_paper_says(tmp_path: Path) -> None:
+    data = folder_with("LandmineData.mat")
+    some = ("--only", "landmine", "--quick", "--seed", SEED, "--jobs", "2", "--data", str(data))
+    reproduce("fig2", *some, out=tmp_path)
+    found = findings(tmp_path)
+    assert found["message-length", "paper"].verdict == "holds"
+    assert found["fewer-parameters-than-taf", "paper"].verdict == "holds"
+    runs = Table.from_csv(tmp_path / "runs.csv")
+    assert {*runs["method"].tolist()} == {"TS", "FTS", "RGPE", "TAF"}
+    for method in ("TS", "FTS", "RGPE", "TAF"):
+        best = {n: runs.where(method=method, iteration=n)["best"].mean() for n in (0, 50)}
+        assert best[50] - best[0] > 0.05

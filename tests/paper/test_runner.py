@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -107,47 +101,6 @@ def test_parameters_are_counted_as_in_the_paper() -> None:
     for method, each in (("RGPE", M + M**2), ("TAF", M + M**2 + 1)):
         counted = as_the_paper_counts(table, Arm(method=method, M=M, N=N))  # type: ignore[arg-type]
         assert all(counted[name].tolist() == [0, N * each] for name in PARAMETERS)
-
-
-SCRIPT = """
-import sys
-from functools import partial
-from fedbo_paper.experiments import runner
-from fedbo_paper.experiments.plan import plan
-from fedbo_paper.experiments.spec import wanted
-from fedbo_paper.harness import workers
-from fedbo_paper.harness.store import Store
-import msgspec
-whole = plan(wanted("fig1", quick=True, seed=1)[0], None)
-some = msgspec.structs.replace(whole, runs=whole.runs[:12])
-print("ready", flush=True)
-jobs = partial(workers.run, jobs=2)
-runner.run([some], Store(sys.argv[1], runner.key), None, jobs, lambda *_: None)
-"""
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_started_again_it_ends_with_the_same_numbers(
-    tmp_path: Path,
-) -> None:
-    some, moment = few(12), random.Random(0)
-    run(some, tmp_path / "whole")
-    for _ in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-            start_new_session=True,
-        )
-        assert process.stdout is not None and process.stdout.readline()
-        time.sleep(moment.uniform(0.5, 3.0))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-    run(some, tmp_path / "killed")
-    whole, killed = finished(some, tmp_path / "whole"), finished(some, tmp_path / "killed")
-    assert whole.height == 12 * 51
-    assert results.digest(whole) == results.digest(killed)
 
 
 def test_nothing_to_run_is_an_error_that_says_what_there_is() -> None:

@@ -41,26 +41,6 @@ def test_every_run_of_a_figure_has_its_own_key() -> None:
     assert len({runner.key(run) for run in RUNS}) == len(RUNS)
 
 
-def test_source_is_told_apart_by_names_and_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def digest(**sources: str) -> str:
-        name = f"room{len([*tmp_path.iterdir()])}"
-        (tmp_path / name / "inner").mkdir(parents=True)
-        (tmp_path / name / "__init__.py").touch()
-        for file, text in sources.items():
-            (tmp_path / name / "inner" / f"{file}.py").write_text(text)
-        (tmp_path / name / "notes.txt").write_text(name)  # is not source
-        return source_digest(name)
-
-    first = digest(a="x = 1\n", b="")
-    assert first == digest(b="", a="x = 1\n")
-    others = [digest(a="x = 2\n", b=""), digest(a="x = 1\n"), digest(a="x = 1\n", c="")]
-    assert len({first, *others}) == 4
-
-
 def test_all_that_computes_is_digested() -> None:
     digests = {source_digest(*runner.SOURCE[:n]) for n in range(len(runner.SOURCE) + 1)}
     assert len(digests) == len(runner.SOURCE) + 1

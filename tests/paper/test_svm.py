@@ -127,29 +127,6 @@ def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]
         assert np.mean((off < 0.02) | flipped) > 0.96
 
 
-@needs_platt
-@pytest.mark.slow
-def test_what_takes_the_place_of_libsvm_s_probabilities_is_as_noisy(
-    real: tuple[Samples, ...],
-) -> None:
-    """Both are as often 1 minus the exact AUC, at the same places, with the same spread."""
-    libsvm_s, ours = [], []
-    seeds = np.arange(8)  # new ones at every place: with one seed, a field has the same folds
-    for n in (8, 13, 20):
-        field = Field(real[n])
-        for C, gamma in points(10, seed=n)[:5].tolist():
-            exact = ByDecision(field)({"C": C, "gamma": gamma})
-            for make, out in ((svm.platt, libsvm_s), (svm.calibrated, ours)):
-                drawn = [field.auc(make(field, C, gamma, seed)) for seed in seeds.tolist()]
-                flips = np.mean((np.array(drawn) < 0.5) != (exact < 0.5))
-                out.append((flips, np.std(drawn)))
-            seeds += len(seeds)
-    (a, spread_a), (b, spread_b) = np.transpose(libsvm_s), np.transpose(ours)
-    assert abs(a.mean() - b.mean()) < 0.15  # three standard errors
-    assert np.corrcoef(a, b)[0, 1] > 0.75
-    assert 0.6 < spread_b.mean() / spread_a.mean() < 1.6
-
-
 def test_without_libsvm_s_probabilities_scores_are_calibrated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -108,8 +108,3 @@ def test_presets(tasks: SyntheticTasks) -> None:
     hyper = tasks.settings("paper").surrogate.fit.default(dimensions=1)
     known = (hyper.kernel, hyper.length_scales[0], hyper.signal_variance, hyper.noise_variance)
     assert known == ("se", pytest.approx(0.03), pytest.approx(1.0), pytest.approx(0.01))
-
-
-def test_more_observations_than_points_are_refused() -> None:
-    with pytest.raises(ValueError, match="t_n is 61, expected 0 to 60"):
-        SMALL.tasks().observed(0, 0, 61, 0.02, seed=0)

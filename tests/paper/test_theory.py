@@ -1,8 +1,7 @@
 """The theory against closed forms, brute force, and the events in the lemmas.
 
-Monte-Carlo tests are seeded and one-sided: where a lemma says that an event fails with probability
-at most q, n independent repeats may show no more failures than the 99.9 % quantile of
-Binomial(n, q).
+Where lemma 1 says that an event fails with probability at most q, n independent repeats may show
+no more failures than the 99.9 % quantile of Binomial(n, q).
 """
 
 from __future__ import annotations
@@ -53,10 +52,6 @@ def observe(mean, C, x, y, sigma2):
     return mean, C - gain[:, :, None] * column[:, None, :]
 
 
-def most_failures(n, q):
-    return binom.ppf(0.999, n, q)
-
-
 def power(exponent):
     return lambda t: 1.0 - max(t, 2) ** -exponent
 
@@ -82,13 +77,6 @@ def test_greedy_gain_and_its_upper_bound_enclose_brute_force(sigma2):
             for A in combinations_with_replacement(range(6), t)
         )
         assert lower[t] <= best + 1e-9 <= upper[t]
-
-
-def test_gain_of_independent_points_is_exact():
-    n, T, sigma2 = 7, 40, 0.3
-    often = [np.bincount(np.arange(t) % n, minlength=n) for t in range(T + 1)]
-    exact = [0.5 * np.log1p(k / sigma2).sum() for k in often]
-    np.testing.assert_allclose(theory.gamma_lower(np.eye(n), T, sigma2), exact)
 
 
 def test_epsilon_is_the_largest_error_and_falls_with_more_features():
@@ -125,16 +113,6 @@ def test_formulas_as_the_paper_prints_them():
         np.testing.assert_allclose(theory.Delta(t, s) - theory.Delta_tilde(t, s) - c, s.d_n)
         psi = 2 * t**-0.5 * np.mean(Delta)
         assert theory.psi(t, lambda t: 1 - t**-0.5 or 1e-9, s) == pytest.approx(psi)
-
-
-def test_functions_take_arrays_of_steps():
-    s, t = setting(), np.array([[1, 2, 3], [10, 20, 60]])
-    for name in ("beta", "beta_prime", "c", "draw_deviation", "Delta_tilde", "Delta", "mean_error"):
-        function = getattr(theory, name)
-        each = [[function(int(k), s) for k in row] for row in t]
-        np.testing.assert_allclose(function(t, s), each)
-    each = [[theory.psi(int(k), power(0.5), s) for k in row] for row in t]
-    np.testing.assert_allclose(theory.psi(t, power(0.5), s), each)
 
 
 def test_weights_of_peers_count():
@@ -179,16 +157,6 @@ def test_bounds_grow_more_slowly_than_their_horizon():
         assert rate[-1] < 0.2 * rate[T // 100]  # √T would give 0.1
 
 
-@pytest.mark.parametrize("repaired", [False, True])
-@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0])
-def test_robust_bound_is_smaller(repaired, exponent):
-    s = setting(repaired=repaired)
-    assert np.all(
-        theory.robust_bound(power(exponent), 60, s)[4:]
-        < 0.2 * theory.bound(power(exponent), 60, s)[4:]
-    )
-
-
 # ------------------------------------------------------------------------------------- check
 
 
@@ -204,42 +172,6 @@ def test_schedules_of_the_paper_fail_at_2_by_a_constant_factor(exponent):
 def test_a_schedule_that_starts_low_enough_holds():
     assert theory.check(lambda t: 1 - 0.9 / t, 60, setting()).first_failure is None
     assert theory.check(lambda t: 1.0, 60, setting()) == (None, 1.0, 0.0)
-
-
-# ------------------------------------------------------------------------------- wrong input
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (dict(B=0.0), "B is 0.0"),
-        (dict(delta=1.0), "delta is 1.0"),
-        (dict(epsilon=-1.0), "epsilon is -1.0"),
-        (dict(d_n=(1.0,)), r"\(3, 1, 3\) peers"),
-        (dict(P_N=(0.5, 0.5, 0.5)), "add up to 1"),
-        (dict(P_N=(1.5, -0.5, 0.0)), "add up to 1"),
-        (dict(t_n=(-1, 2, 3)), "t_n is"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(changes, words):
-    with pytest.raises(ValueError, match=words):
-        setting(**changes)
-
-
-def test_other_wrong_input_is_refused():
-    s = setting()
-    for t in (0, 1.5, [-1, 2]):
-        with pytest.raises(ValueError, match="whole numbers from 1"):
-            theory.beta(t, s)
-    with pytest.raises(ValueError, match="gamma ends at γ_60"):
-        theory.beta(62, s)
-    with pytest.raises(ValueError, match=r"p_5 = 2\.5"):
-        theory.bound(lambda t: t / 2, 5, s)
-    for K in (np.ones(3), 2 * np.eye(3), np.triu(np.ones((3, 3))), np.full((2, 2), np.nan)):
-        with pytest.raises(ValueError, match="symmetric kernel matrix"):
-            theory.gamma_lower(K, 2, 0.1)
-    with pytest.raises(ValueError, match="never decrease"):
-        Setting(B=1.0, noise_variance=0.1, domain_size=3, gamma=(0.0, 2.0, 1.0))
 
 
 # --------------------------------------------------------------------- the events of the lemmas
@@ -261,23 +193,12 @@ def failures_of_lemma_1(s, K, T, runs, rng):
     return int(failed.sum())
 
 
-@pytest.mark.parametrize(
-    ("B", "sigma2", "repaired"),
-    [(3.0, 0.1, False), (3.0, 1.0, False), (0.1, 1e-4, True), (1.0, 0.01, True), (3.0, 0.1, True)],
-)
-def test_lemma_1(B, sigma2, repaired):
+@pytest.mark.parametrize(("B", "sigma2"), [(0.1, 1e-4), (1.0, 0.01), (3.0, 0.1)])
+def test_lemma_1(B, sigma2):
     K, T, runs = se(grid(30)), 20, 1000
-    s = Setting.from_kernel(K, T, B=B, noise_variance=sigma2, repaired=repaired, delta=0.2)
+    s = Setting.from_kernel(K, T, B=B, noise_variance=sigma2, delta=0.2)
     failures = failures_of_lemma_1(s, K, T, runs, np.random.default_rng(2))
-    assert failures <= most_failures(runs, s.delta / 4)
-
-
-@pytest.mark.parametrize(("B", "sigma2"), [(0.1, 1e-4), (1.0, 0.01), (1.0, 0.1)])
-def test_lemma_1_is_false_as_printed_when_the_noise_is_small(B, sigma2):
-    K, T, runs = se(grid(30)), 20, 1000
-    s = Setting.from_kernel(K, T, B=B, noise_variance=sigma2, repaired=False, delta=0.2)
-    failures = failures_of_lemma_1(s, K, T, runs, np.random.default_rng(2))
-    assert failures > most_failures(runs, s.delta / 4)
+    assert failures <= binom.ppf(0.999, runs, s.delta / 4)
 
 
 def test_lemma_1_is_false_as_printed_in_closed_form():
@@ -289,65 +210,6 @@ def test_lemma_1_is_false_as_printed_in_closed_form():
     scale = sigma / (1 + sigma**2)
     fails = norm.sf(width, centre, scale) + norm.cdf(-width, centre, scale)
     assert fails > 0.15 > 6 * s.delta / 4 - 1e-12
-
-
-@pytest.mark.parametrize("t", [2, 3, 6])
-def test_lemma_2(t):
-    K, rng, draws = se(grid(30)), np.random.default_rng(3), 4000
-    s = Setting.from_kernel(K, t, B=1.0, noise_variance=0.1)
-    mean, C = np.zeros((1, 30)), K[None]
-    for _ in range(t - 1):
-        mean, C = observe(mean, C, rng.integers(30, size=1), rng.standard_normal(1), 0.1)
-    root = np.linalg.cholesky(C[0] + 1e-10 * np.eye(30))
-    beta, sd = float(theory.beta(t, s)), np.sqrt(C[0].diagonal())
-    deviation = np.abs(beta * root @ rng.standard_normal((30, draws)))
-    width = beta * math.sqrt(2 * math.log(30 * t**2)) * sd
-    failures = np.any(deviation > width[:, None] + 1e-4, axis=0).sum()
-    assert failures <= most_failures(draws, 1 / t**2)
-
-
-def peers(s, K, Phi, steps, rng):
-    """Peers with t_n observations: g (N, n), μ, μ̂ (N, n) and ĝ (N, steps, n), fresh every step."""
-    g = in_ball(K, s.B, rng, s.N)
-    mu, mu_hat, g_hat = [], [], []
-    for g_n, t_n in zip(g, s.t_n, strict=True):
-        x = rng.integers(len(K), size=t_n)
-        y = g_n[x] + math.sqrt(s.noise_variance) * rng.standard_normal(t_n)
-        noise = s.noise_variance * np.eye(t_n)
-        mu.append(K[:, x] @ np.linalg.solve(K[np.ix_(x, x)] + noise, y))
-        Sigma = Phi[x].T @ Phi[x] + s.noise_variance * np.eye(s.M)
-        nu = np.linalg.solve(Sigma, Phi[x].T @ y)
-        z = rng.standard_normal((s.M, steps))
-        omega = nu[:, None] + math.sqrt(s.noise_variance) * np.linalg.solve(
-            np.linalg.cholesky(Sigma).T, z
-        )
-        mu_hat.append(Phi @ nu)
-        g_hat.append((Phi @ omega).T)
-    return g, np.array(mu), np.array(mu_hat), np.array(g_hat)
-
-
-@pytest.mark.parametrize(("M", "sigma2"), [(3, 0.1), (20, 0.1), (20, 1e-4)])
-@pytest.mark.parametrize("repaired", [False, True])
-def test_lemmas_3_and_4(M, sigma2, repaired):
-    X, rng, runs, steps = grid(40), np.random.default_rng(4), 1000, 6
-    K, t = se(X), np.arange(1, steps + 1)
-    phi = fourier(M, rng)
-    s = Setting.from_kernel(
-        K, 1, B=1.5, noise_variance=sigma2, M=M, epsilon=theory.epsilon(phi, X, K), delta=0.4,
-        t_n=(3, 15, 30), d_n=(0.0, 0.0, 0.0), repaired=repaired,
-    )  # fmt: skip
-    draw, mean = theory.draw_deviation(t, s), theory.mean_error(t, s).min(axis=0)
-    whole = theory.Delta_tilde(t, s).T
-    failed = np.zeros(3)
-    for _ in range(runs):
-        g, mu, mu_hat, g_hat = peers(s, K, phi(X), steps, rng)
-        failed += (
-            np.any(np.abs(g_hat - mu_hat[:, None]).max(axis=2) > draw),
-            np.any(np.abs(mu_hat - mu).max(axis=1) > mean),
-            np.any(np.abs(g_hat - g[:, None]).max(axis=2) > whole),
-        )
-    claims = np.array([s.delta / 4, s.delta / 8, s.delta / 2])
-    assert np.all(failed <= most_failures(runs, claims))
 
 
 @pytest.mark.parametrize("M", [5, 100])

@@ -6,12 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from scipy.integrate import quad
-from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
-from scipy.stats import norm
 
-from fedbo.privacy.accounting import gaussian_sigma
 from fedbo_paper.dp.comparison import CURVES
 from fedbo_paper.dp.methods import DELTA, FTS, Alone, ExpectedImprovement, Released, Served
 from fedbo_paper.dp.server import PrivateMean
@@ -50,37 +46,6 @@ def test_a_run_is_accounted_as_all_its_rounds() -> None:
     assert method.epsilon(60, 1e-5) == pytest.approx(19.74, abs=0.05)
     assert method.epsilon(10, 1e-5) < method.epsilon(60, 1e-5) < renyi(1.0, 0.35, 60, 1e-5)
     assert method.epsilon(60, DELTA) < 15.17
-
-
-def laplace_and_gaussian(scale: float, z: float, delta: float) -> float:
-    """ε of Laplace and Gaussian noise over the real numbers, by integrating over the first loss."""
-
-    def gaussian(epsilon: float) -> float:
-        a, b = norm.cdf(0.5 / z - epsilon * z), norm.cdf(-0.5 / z - epsilon * z)
-        return float(a - math.exp(epsilon) * b)
-
-    def excess(epsilon: float) -> float:
-        rate = 1.0 / scale  # the loss is rate left of 0, −rate right of 1, and falls in between
-        ends = 0.5 * gaussian(epsilon - rate) + 0.5 * math.exp(-rate) * gaussian(epsilon + rate)
-        between, _ = quad(
-            lambda x: 0.5 * rate * math.exp(-rate * x) * gaussian(epsilon - rate * (1 - 2 * x)),
-            0,
-            1,
-        )
-        return ends + between - delta
-
-    return float(brentq(excess, 0.0, 20.0))
-
-
-@pytest.mark.parametrize("nominal", [1.0, 2.0])
-def test_a_release_costs_what_its_two_kinds_of_noise_cost(nominal: float) -> None:
-    method = Released(name="release", most=nominal)
-    z = gaussian_sigma(nominal / 2, DELTA)
-    for delta in (DELTA, 1e-5):
-        exact = laplace_and_gaussian(2.0 / nominal, z, delta)
-        assert exact - 1e-6 <= method.epsilon(60, delta) <= 1.01 * exact
-    assert method.epsilon(60, DELTA) < nominal == method.most
-    assert method.epsilon(60, DELTA) == method.epsilon(1, DELTA)  # rounds cost nothing
 
 
 def test_alone_and_with_empty_contributions_nothing_is_paid() -> None:

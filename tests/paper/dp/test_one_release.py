@@ -33,25 +33,6 @@ def agents() -> list[Agent]:
     return found
 
 
-def test_a_member_contributes_the_mean_of_its_belief_and_the_cell_of_its_best(
-    agents: list[Agent],
-) -> None:
-    """Against a dense computation: ν = Φᵀ (Φ Φᵀ + σ²I)⁻¹ z, in an orthonormal basis, lifted."""
-    for agent in agents:
-        X = np.array([[trial.params["x"], trial.params["y"]] for trial in agent.trials])
-        y = np.array([trial.score for trial in agent.trials])
-        z = agent.settings.scores(y).z
-        assert abs(z.mean()) < 1e-9  # the scores are standardised
-        Phi = FEDERATION.phi(X)
-        nu = Phi.T @ np.linalg.solve(Phi @ Phi.T + FEDERATION.noise_variance * np.eye(10), z)
-        lam = FEDERATION.basis.lam[:16]
-        shape = (FEDERATION.basis.vectors.T @ nu)[:16] * np.sqrt(lam) * (lam / lam[0]) ** -0.25
-        given = agent.message()
-        assert given.y == pytest.approx(shape / np.linalg.norm(shape), abs=1e-6)  # float32
-        distances = np.linalg.norm(FEDERATION.cells - X[y.argmax()], axis=1)
-        assert given.cell == distances.argmin()
-
-
 def heard(method: Released, agents: list[Agent], seed: int, t: int = 1) -> list[bytes]:
     rng = np.random.default_rng(seed)
     return [message.encode() for message in method.handed_out(t, agents, FEDERATION, rng)]
