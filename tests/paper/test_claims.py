@@ -197,15 +197,6 @@ def test_fastest_is_judged_at_equal_time() -> None:
     assert finding.n == 6  # the first target's repeats
 
 
-def test_growing_t_n() -> None:
-    findings = judge(Table.join([real("har", 0.02), real("landmine", 0.0)]))
-    assert found(findings, "consistent-with-growing-t_n", "har").verdict == "holds"
-    assert found(findings, "growing-t_n-improves", "har").verdict == "holds"
-    assert found(findings, "beats-ts-growing-t_n", "har").verdict == "holds"
-    assert found(findings, "growing-t_n-comparable").verdict == "holds"
-    assert found(findings, "beats-ts-sent-once").verdict == "does not hold"
-
-
 @pytest.mark.parametrize(
     ("leads", "verdict"),
     [

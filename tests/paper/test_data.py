@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import zipfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from fedbo.cli import app as cli
 from fedbo.files import FileRefused
-from fedbo_paper.data import DATA_SETS, MissingData, har, landmine, places
+from fedbo_paper.data import DATA_SETS, MissingData, har, landmine
 
 DISTINCT = 50  # rows of made HAR tables before they repeat
 
@@ -242,17 +241,6 @@ def test_missing_data_says_what_where_and_what_to_do(
     assert ("--stand-in" in text) == (name == "gleam")
 
 
-def test_user_folder_is_looked_in_after_the_variable(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
-    cache.mkdir(parents=True)
-    (cache / "LandmineData.mat").write_bytes(fields().getvalue())
-    assert len(landmine.load()) == 29
-    with pytest.raises(MissingData):
-        landmine.load(tmp_path)
-
-
 # ---------------------------------------------------------------- status
 
 
@@ -267,11 +255,3 @@ def test_status_shows_what_is_there_and_what_is_not(tmp_path: Path, cache: Path)
     assert "failed" in lines["har"] and "not found" in lines["gleam"]
     assert "har.npz is damaged" in result.stdout
     assert "`fedbo data fetch gleam`" in result.stdout
-
-
-def test_nothing_is_cached_in_a_read_only_folder(plain_user: Path) -> None:
-    source = plain_user / "source"
-    source.write_bytes(b"1")
-    plain_user.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    assert places.kept("x.npz", source, lambda: {"X": np.arange(3)})["X"].tolist() == [0, 1, 2]
-    assert os.listdir(plain_user) == ["source"]

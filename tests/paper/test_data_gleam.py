@@ -9,9 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from fedbo.files import FileRefused
@@ -146,30 +143,6 @@ def of_one(sensor: str, annotation: str, folder: Path) -> places.Arrays:
     (person / "s.csv").write_bytes(sensor.encode())
     (person / "a.csv").write_bytes(annotation.encode())
     return gleam._read(folder / "GLEAM")
-
-
-# ---------------------------------------------------------------- windows
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_moments_are_those_of_scipy(data: st.DataObject) -> None:
-    counts = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=6))
-    k = np.repeat(np.cumsum(np.arange(1, len(counts) + 1)), counts)
-    values = st.floats(-1e3, 1e3).map(lambda v: round(v, 3))
-    v = data.draw(hnp.arrays(np.float64, (len(k), 2), elements=values))
-    made = gleam.moments(k, v)
-    assert made.counts.tolist() == counts
-    assert made.w.tolist() == np.unique(k).tolist()
-    for i, w in enumerate(made.w):
-        inside = v[k == w]
-        assert np.array_equal(made.last[i], inside[-1])
-        np.testing.assert_allclose(made.moments[i, 0], inside.mean(0), rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(made.moments[i, 1], inside.var(0), rtol=1e-9, atol=1e-9)
-        for channel in range(2):
-            constant = np.ptp(inside[:, channel]) == 0
-            expected = 0.0 if constant else stats.kurtosis(inside[:, channel])
-            assert made.moments[i, 2, channel] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 # ---------------------------------------------------------------- the layout

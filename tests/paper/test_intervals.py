@@ -20,7 +20,6 @@ from fedbo_paper.harness.intervals import (
     mean,
     no_worse,
     paired,
-    ratio,
     resamples,
     superior,
 )
@@ -53,14 +52,6 @@ def test_runs_that_resemble_each_other_need_clusters() -> None:
     without = [covers(paired(one, zero), 0.0) for one in a]
     assert abs(np.mean(with_clusters) - 0.95) < MARGIN
     assert np.mean(without) < 0.85
-
-
-def test_a_ratio_of_times_covers_in_95_percent() -> None:
-    rng = np.random.default_rng(3)
-    slow = np.exp(np.log(4) + 0.5 * rng.standard_normal((TIMES, 5)))
-    fast = np.exp(0.5 * rng.standard_normal((TIMES, 5)))
-    hits = [covers(ratio(one, other), 4.0) for one, other in zip(slow, fast, strict=True)]
-    assert abs(np.mean(hits) - 0.95) < MARGIN
 
 
 def frequency(

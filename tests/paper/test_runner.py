@@ -85,15 +85,6 @@ def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
     assert results.digest(finished(some, tmp_path)) == results.digest(whole)
 
 
-def test_runs_are_paired_by_their_initial_points() -> None:
-    runs = plan(FIG1[0], None).runs
-    initial: dict[tuple[int, int], set[object]] = {}
-    for run in runs:
-        initial.setdefault((run.target, run.repeat), set()).add(run.initial)
-    assert all(len(points) == 1 for points in initial.values())
-    assert len({*map(str, initial.values())}) > 1
-
-
 def test_parameters_are_counted_as_in_the_paper() -> None:
     """A belief has M + M² + 1 of them; without the incumbent for RGPE, which ignores it."""
     M, N = 4, 7

@@ -127,15 +127,6 @@ def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]
         assert np.mean((off < 0.02) | flipped) > 0.96
 
 
-def test_without_libsvm_s_probabilities_scores_are_calibrated(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    field, params = Field(made()), {"C": 1.0, "gamma": 0.1}
-    monkeypatch.setattr(svm, "_libsvm_has_platt", lambda: False)
-    monkeypatch.setattr(svm, "platt", None)
-    assert 0.5 < ByProbability(field, seed=0)(params) <= 1.0
-
-
 @pytest.mark.parametrize("mines", [2, 3, 7])
 def test_every_fold_has_a_mine_to_train_on(mines: int) -> None:
     y: NDArray[np.int64] = (np.arange(40) < mines).astype(np.int64)

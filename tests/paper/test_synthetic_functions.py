@@ -27,13 +27,6 @@ def test_functions_have_the_covariance_of_the_se_kernel() -> None:
     assert np.abs(F.mean(axis=0)).max() < 5.0 / np.sqrt(draws)
 
 
-def test_functions_fill_the_range_from_0_to_1(tasks: SyntheticTasks) -> None:
-    for target in range(20):
-        f = tasks.function(target)
-        assert f.shape == (1000,)
-        assert (f.min(), f.max()) == (0.0, 1.0)
-
-
 def test_a_function_depends_on_its_index_only(tasks: SyntheticTasks) -> None:
     forwards = [tasks.function(target).copy() for target in range(5)]
     other = Synthetic().tasks()
@@ -75,14 +68,6 @@ def test_runs_that_differ_in_t_n_or_d_n_only_are_paired(tasks: SyntheticTasks) -
     assert [params for params, _ in unlike] == [params for params, _ in many]
     gaps = np.subtract([y for _, y in unlike], [y for _, y in many])
     np.testing.assert_allclose(np.abs(gaps), 1.18, atol=1e-12)
-
-
-def test_observations_depend_on_function_peer_and_seed(tasks: SyntheticTasks) -> None:
-    first = tasks.observed(3, 7, 40, 0.02, seed=5)
-    tasks.observed(4, 8, 40, 0.02, seed=6)
-    assert tasks.observed(3, 7, 40, 0.02, seed=5) == first
-    for target, n, seed in [(4, 7, 5), (3, 8, 5), (3, 7, 6)]:
-        assert tasks.observed(target, n, 40, 0.02, seed) != first
 
 
 def test_the_objective_is_f_with_noise_from_its_seed(tasks: SyntheticTasks) -> None:
