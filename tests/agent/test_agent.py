@@ -154,15 +154,6 @@ class TestAskAndTell:
         assert agent.best.score == sign * max(sign * t.score for t in agent.trials)
         assert score(agent.best.params) > -0.05
 
-    def test_it_beats_random_search(self, federation: Federation) -> None:
-        rng = np.random.default_rng(0)
-        alone, random = [], []
-        for seed in range(10):
-            alone.append(run(Agent(federation, TS(), seed=seed), 25).best.score)
-            X = federation.space.sample(rng, 25)
-            random.append(max(score(federation.space.decode(x)) for x in X))
-        assert np.mean(alone) > 0.2 * np.mean(random)  # scores are negative, 0 is best
-
 
 class TestWhereQueriesCameFrom:
     def test_the_peer_is_named(self, federation: Federation, messages: list) -> None:
@@ -272,24 +263,16 @@ class TestBadInput:
         trial = Agent(federation, seed=0).tell({"C": 1.0, "gamma": 1.0}, good)
         assert trial.score == 2.0 and type(trial.score) is float
 
-    @pytest.mark.parametrize(
-        ("changed", "words"),
-        [
-            ({"C": 1.25}, r"trial 0 was asked with 'C' [0-9.e-]+, but is told with 1.25; if"),
-            ({"C": np.ones(2)}, r"'C' .*, but is told with array\(\[1., 1.\]\); if"),
-            ({"c": 1}, "trial 0 was asked with 'c' missing, but is told with 1; if"),
-        ],
-    )
+    @pytest.mark.parametrize("changed", [{"C": 1.25}, {"c": 1}])
     def test_a_trial_whose_params_were_changed(
-        self, federation: Federation, changed: dict[str, Any], words: str
+        self, federation: Federation, changed: dict[str, Any]
     ) -> None:
         agent = Agent(federation, seed=0)
         trial = agent.ask()
         asked = dict(trial.params)
         trial.params |= changed
-        with pytest.raises(ValueError, match=words) as caught:
+        with pytest.raises(ValueError, match=r"trial 0 was asked with .* tell\(params, score\)"):
             agent.tell(trial, 1.0)
-        assert "tell(params, score)" in str(caught.value)
         trial.params = asked
         assert agent.tell(trial, 1.0).score == 1.0
 
@@ -303,12 +286,6 @@ class TestBadInput:
         trial = Agent(federation, seed=1).ask()
         with pytest.raises(ValueError, match=r"trial 0 .* was not asked of agent 'me'"):
             Agent(federation, name="me").tell(trial, 0.5)
-
-    def test_parameters_out_of_range(self, federation: Federation) -> None:
-        agent = Agent(federation)
-        with pytest.raises(ValueError, match="'C' is 11"):
-            agent.tell({"C": 11.0, "gamma": 1.0}, 0.5)
-        assert agent.trials == []
 
     @pytest.mark.parametrize("scale", [1e-9, 1e9, 1e300])
     def test_scores_of_any_size(self, federation: Federation, scale: float) -> None:
@@ -417,11 +394,8 @@ class TestWrongArguments:
             ({"name": ""}, "name is ''"),
             ({"name": "x" * 65}, "name is 'xxx"),
             ({"seed": -1}, "seed is -1"),
-            ({"seed": 1.5}, "seed is 1.5"),
             ({"policy": FTS}, "policy is"),
-            ({"policy": "fts"}, "policy is 'fts'"),
             ({"policy": fedbo.RGPE()}, "kind='belief'"),
-            ({"settings": "fast"}, "settings is 'fast'"),
         ],
     )
     def test_of_an_agent(self, federation: Federation, arguments: dict, words: str) -> None:
@@ -430,56 +404,33 @@ class TestWrongArguments:
 
     def test_of_tell_and_receive(self, federation: Federation) -> None:
         agent = Agent(federation)
+        with pytest.raises(ValueError, match="'C' is 11"):
+            agent.tell({"C": 11.0, "gamma": 1.0}, 0.5)
         with pytest.raises(TypeError, match="tell got 3"):
             agent.tell(3, 1.0)
-        for score_ in (True, 10**400):
-            with pytest.raises(ValueError, match="trial 0 with"):
-                agent.tell({"C": 1.0, "gamma": 1.0}, score_)
+        assert agent.trials == []
         with pytest.raises(TypeError, match=r"messages\[0\] is 'a'"):
             agent.receive("abc")
-        with pytest.raises(TypeError, match="messages is 5"):
-            agent.receive(5)
-        for key in (-1, "a", 0.5):
-            with pytest.raises(ValueError, match="key is"):
-                agent.ask(key=key)
         with pytest.raises(fedbo.MessageRefused, match=r"messages\[1\]: 3 bytes"):
             agent.receive([run(Agent(federation), 3).message(), bytearray(b"abc")])
         assert len(agent.inbox) == 0
 
 
-class TestSpaces:
-    def test_the_choice_none(self, tmp_path: Path) -> None:
-        space = {"depth": Categorical(["None", None, 3]), "x": Float(0, 1)}
-        agent = Agent(Federation(space), seed=0)
-        for i in range(8):
-            trial = agent.ask()
-            agent.tell(trial, float(trial.params["depth"] is None) + 1e-3 * i)
-        agent.tell({"depth": None, "x": 0.5}, 9.0)
-        assert agent.best is not None and agent.best.params == {"depth": None, "x": 0.5}
-        agent.save(tmp_path / "agent")
-        again = Agent.load(tmp_path / "agent")
-        assert again.trials == agent.trials and again.federation == agent.federation
-        assert again.ask() == agent.ask()
-
-
 class TestFiles:
-    def test_all_of_it(self, federation: Federation, messages: list, tmp_path: Path) -> None:
-        agent = Agent(federation, FTS(P_N={"p1": 2.0, "p2": 1.0}), seed=3)
-        agent.receive(messages)
-        run(agent, 6)
+    def test_all_of_it(self, messages: list, tmp_path: Path) -> None:
+        space = {**SPACE, "depth": Categorical(["None", None, 3])}
+        agent = Agent(Federation(space), FTS(P_N={"p1": 2.0, "p2": 1.0}), seed=3)
+        agent.tell({"C": 1.0, "gamma": 1.0, "depth": None}, 9.0)
+        run(agent, 6, lambda p: p["C"])
         pending = agent.ask()
         agent.tell(agent.ask(), None)
         agent.save(tmp_path / "a")
         loaded = Agent.load(tmp_path / "a")
-        assert loaded.trials == agent.trials
-        assert (loaded.name, loaded.policy, loaded.settings) == (
-            agent.name,
-            agent.policy,
-            agent.settings,
-        )
-        assert loaded.federation == federation
+        assert loaded.trials == agent.trials and loaded.federation == agent.federation
+        for name in ("name", "policy", "settings"):
+            assert getattr(loaded, name) == getattr(agent, name)
         loaded.tell(pending, 0.0)
-        assert loaded.best.score == 0.0
+        assert loaded.best.params == {"C": 1.0, "gamma": 1.0, "depth": None}
 
     def test_a_file_that_was_cut_short_is_refused_and_kept(
         self, federation: Federation, tmp_path: Path
@@ -510,11 +461,9 @@ class TestRepeats:
 
     SPACE = Space({"x": Float(0, 1)}, points=[{"x": i / 11} for i in range(12)])
 
-    def agent(self, policy: fedbo.Policy | None = None, **settings: Any) -> Agent:
-        setting = (
-            PaperSettings(**settings) if "random_repeats" in settings else Settings(**settings)
-        )
-        return Agent(Federation(self.SPACE, features=30), policy, seed=0, settings=setting)
+    def agent(self, **settings: Any) -> Agent:
+        setting = Settings(**settings)
+        return Agent(Federation(self.SPACE, features=30), seed=0, settings=setting)
 
     def test_points_are_not_tried_twice_until_all_were(self) -> None:
         agent = run(self.agent(), 12, lambda p: -abs(p["x"] - 0.4))
@@ -531,11 +480,6 @@ class TestRepeats:
         run(agent, 7, lambda p: p["x"])
         assert len({t.params["x"] for t in agent.trials}) == len(agent.trials) == 12
         assert agent.ask().params in self.SPACE.listed
-
-    def test_they_may_be_allowed(self) -> None:
-        """A clear optimum is asked for over and over."""
-        agent = run(self.agent(TS(), repeats="allow"), 20, lambda p: -abs(p["x"] - 5 / 11))
-        assert sum(t.params["x"] == 5 / 11 for t in agent.trials) > 5
 
     @pytest.mark.parametrize("repeats", ["avoid", "allow"])
     def test_in_a_box_a_draw_may_be_largest_where_it_was_before(self, repeats: Any) -> None:

@@ -16,7 +16,7 @@ import pytest
 from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
-from fedbo.message import Kind, Message
+from fedbo.message import Kind
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"
@@ -84,9 +84,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "signer": (("signer",), "x", "the key is 'x'"),
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
     "keys": (("held",), {"peer": b"x"}, "the key has 1 bytes"),
-    "message": (("message",), b"x", "no message"),
     "name": (("name",), ESCAPE, "usable"),
-    "peers": (("most_peers",), 0, "most_peers is 0"),
     "initial points": (("settings", "n_initial"), 10**15, "n_initial is more than 10,000"),
     "starts": (("settings", "surrogate", "fit", "starts"), 10**9, "starts is more than 1,000"),
     "scales": (("surrogate", "hyper", "length_scales"), [0.1], "not of 2 dimensions"),
@@ -117,28 +115,6 @@ def test_beliefs_are_checked_too(name: str, tmp_path: Path) -> None:
     write(path, content)
     with pytest.raises(FileRefused, match=f"{name} in the inbox"):
         Agent.load(path)
-
-
-def test_a_message_of_another_agent_is_not_handed_out(tmp_path: Path) -> None:
-    federation = FEDERATIONS["weights"]
-    content = saved(federation, path := tmp_path / "agent")
-    right = Agent.load(path).message()
-    assert content["message"] == right.encode()
-    for wrong in (
-        told(federation, "b", 5).message(),
-        told(Federation(PLANE, features=6, seed=1, kind="weights"), "a", 5).message(),
-        msgspec.structs.replace(right, sequence=77),
-        msgspec.structs.replace(right, key=bytes(32), signature=bytes(64)),
-        Message.of_weights([1e30] * 6, **_header(right)),
-    ):
-        content["message"] = wrong.encode()
-        write(path, content)
-        assert Agent.load(path).message() == right
-
-
-def _header(message: Message) -> Any:
-    names = ("fingerprint", "sender", "sequence", "t_n")
-    return {name: getattr(message, name) for name in names}
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,10 @@ def test_its_signature_is_checked(agreed: Federation) -> None:
     assert len(agent.inbox) == 64
 
 
-def test_the_limit_of_peers_holds(agreed: Federation) -> None:
-    agent = fedbo.Agent(agreed, seed=0, most_peers=60)
-    with pytest.warns(UserWarning, match="most_peers"):
+def test_the_limit_of_peers_holds(agreed: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedbo.agent.agent.MOST_PEERS", 60)
+    agent = fedbo.Agent(agreed, seed=0)
+    with pytest.warns(UserWarning, match="holds those of 0 peers"):
         assert agent.receive(published(agreed)) == 0
     assert len(agent.inbox) == 0
 

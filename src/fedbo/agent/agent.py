@@ -28,7 +28,7 @@ from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
 from fedbo.message.inbox import CHANCE_LIMIT, Held, inbox_for
 from fedbo.message.message import Heard, Message, read
-from fedbo.message.release import Release, draw_names, is_draw
+from fedbo.message.release import Release, draw_names
 from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, MessageRefused, member, parse_key
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy.base import Policy, checked_query
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 Wire = Heard | bytes | bytearray
 
-_MOST_HELD = 100_000  # peers
+#: Peers whose messages are held. Those of others are ignored with a warning, except those of
+#: members that the federation lists.
+MOST_PEERS = 100_000
 
 
 class Agent:
@@ -64,8 +66,6 @@ class Agent:
         keys: The key pair that signs messages; without one (default) messages are not signed.
         keyring: Which keys of peers are trusted; by default, the first key seen for each name.
         ledger: A log that records every message before `message` returns it; none by default.
-        most_peers: The most peers whose messages are held. When there are so many, those of other
-            peers are ignored with a warning, except those of members that the federation lists.
 
     >>> from fedbo import Agent, Federation, Float
     >>> agent = Agent(Federation({"x": Float(0, 1)}), seed=0)
@@ -89,19 +89,14 @@ class Agent:
         keys: KeyPair | None = None,
         keyring: Keyring | None = None,
         ledger: Recorder | None = None,
-        most_peers: int = _MOST_HELD,
     ) -> None:
         self.federation = federation
         self.policy = TipsThenPool() if policy is None else policy
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
         self.settings = Settings() if settings is None else settings
-        if not isinstance(self.settings, Settings):
-            raise TypeError(f"settings is {settings!r}, expected a fedbo.Settings")
-        if not isinstance(most_peers, int) or most_peers < 1:
-            raise ValueError(f"most_peers is {most_peers!r}, expected an int of 1 or more")
         self.keyring = Keyring() if keyring is None else keyring
-        self.ledger, self.most_peers = ledger, most_peers
+        self.ledger = ledger
         self.signer = "" if keys is None else str(keys)  # the public key, as text
         if keys is not None:
             fault = self.keyring.claim(self.name, keys.public, federation)
@@ -121,7 +116,6 @@ class Agent:
         self._outbox.keys = keys
         self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy, D)
         self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
-        self._agents: Counter[str] | None = None  # in the inbox, by member; None: not counted yet
         self._is_full = False  # and the warning about that was given
         self._changes = -1  # of the keyring, when it was last looked at
         self.account = Account()
@@ -168,14 +162,10 @@ class Agent:
         >>> [trial.number for trial in agent.ask(4)]
         [0, 1, 2, 3]
         """
-        if key is not None and (not hasattr(key, "__index__") or key < 0):
-            raise ValueError(f"key is {key!r}, expected an int of 0 or more, or None")
         if n is None:
             return self._ask(key)
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"n is {n!r}, expected a number of trials of 1 or more, or None")
-        if key is not None:
-            raise ValueError(f"n is {n} and key is {key!r}: a key belongs to one query, ask(key=…)")
+        if n < 1 or key is not None:
+            raise ValueError(f"n is {n} and key is {key}, expected n of 1 or more, or one key")
         return [self._ask(None) for _ in range(n)]
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
@@ -206,10 +196,6 @@ class Agent:
             origin: Where its query came from, as `ask` returned it there; ``"told"`` by default.
             t: The number of the policy's query, as `ask` returned it there.
         """
-        if origin is not None and not isinstance(origin, Origin):
-            raise TypeError(f"origin is {origin!r}, expected a fedbo.Origin")
-        if t is not None and (not isinstance(t, int) or t < 1):
-            raise ValueError(f"t is {t!r}, expected 1 or more, or None if no policy asked for it")
         return self._history.add(params, origin, t).copy()
 
     # Messages
@@ -265,35 +251,25 @@ class Agent:
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
-        for message in decoded:
-            self.federation.check(message)
-            if isinstance(message, Message) and self.federation.privacy is not None:
-                raise MessageRefused(
-                    f"the message of {message.sender!r} is a contribution, which is for "
-                    f"{self.federation.privacy.by!r} only: agents hear its releases"
-                )
-        drawn = {
-            message: held_draws(self.federation, message)
-            for message in decoded
-            if isinstance(message, Release)
-        }
+        with one_thread():
+            known = [(message, self._held_of(message)) for message in decoded]
         theirs = [
-            message
-            for message in decoded
+            (message, held)
+            for message, held in known
             if isinstance(message, Release) or message.sender != self.name
         ]
-        self.keyring.check(self.federation, theirs)
+        self.keyring.check(self.federation, [message for message, _ in theirs])
         self._forget_untrusted()
         if self.ledger is not None:
-            for published in drawn:
-                self.ledger.receive(published)
-        chances = [_chance(self.policy, message.sender) for message in theirs]
+            for message, _ in theirs:
+                if isinstance(message, Release):
+                    self.ledger.receive(message)
+        chances = [_chance(self.policy, message.sender) for message, _ in theirs]
+        agents = Counter(map(member, self.inbox.senders))
         with one_thread():
             return sum(
-                self._take_release(message, drawn[message], chance)
-                if isinstance(message, Release)
-                else self._take(message, chance)
-                for message, chance in zip(theirs, chances, strict=True)
+                self._take(message, held, chance, agents)
+                for (message, held), chance in zip(theirs, chances, strict=True)
             )
 
     def forget(self, senders: Iterable[str]) -> int:
@@ -321,41 +297,43 @@ class Agent:
         gone = named + [name for sender in named for name in draw_names(sender)]
         for sender in gone:
             self._held.pop(sender, None)
-        if forgotten := self.inbox.remove(gone):
-            self._agents = None
-        return forgotten
+        return self.inbox.remove(gone)
 
-    def _take(self, message: Message, chance: float) -> bool:
-        if why := self._why_no_room_for(message.sender):
-            self._report_full(message.sender, why)
+    def _held_of(self, message: Heard) -> list[Held]:
+        """Check a message, and return what the inbox holds of it."""
+        self.federation.check(message)
+        if isinstance(message, Release):
+            return held_draws(self.federation, message)
+        if self.federation.privacy is not None:
+            raise MessageRefused(
+                f"the message of {message.sender!r} is a contribution, which is for "
+                f"{self.federation.privacy.by!r} only: agents hear its releases"
+            )
+        return [self.federation.held(message)]
+
+    def _take(self, message: Heard, held: list[Held], chance: float, agents: Counter[str]) -> bool:
+        """Hold a message, or the draws of a release, in place of an earlier one.
+
+        ``agents`` counts those in the inbox, by member.
+        """
+        first = held[0].sender
+        is_new = first not in self.inbox
+        if is_new and (why := self._why_no_room_for(message, len(held), agents)):
+            if not self._is_full:
+                self._is_full = True
+                warn(
+                    f"agent {self.name!r} does not take the message of {message.sender!r}: {why}. "
+                    "This warning is given once"
+                )
             return False
-        if message.key != self._held.get(message.sender, b""):
+        if message.key != self._held.get(first, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
-        is_new = message.sender not in self.inbox
-        if taken := self.inbox.hold(self.federation.held(message), chance):
-            self.account.received.count(message)
-            if message.key:
-                self._held[message.sender] = message.key
-            if is_new and self._agents is not None:
-                self._agents[member(message.sender)] += 1
-        return taken
-
-    def _take_release(self, published: Release, drawn: list[Held], chance: float) -> bool:
-        """Hold the draws of a release in place of those of an earlier one."""
-        first = drawn[0].sender
-        if first in self.inbox:
-            held = self.inbox.sequence[self.inbox.senders.index(first)]
-            if published.key == self._held.get(first, b"") and published.sequence <= held:
-                return False
-        elif len(self.inbox) + len(drawn) > self.most_peers:
-            self._report_full(published.sender, "its draws would exceed most_peers")
+        if not all([self.inbox.hold(each, chance) for each in held]):
             return False
-        self.forget(published.names)
-        for draw in drawn:
-            self.inbox.hold(draw, chance)
-            if published.key:
-                self._held[draw.sender] = published.key
-        self.account.received.count(published)
+        self.account.received.count(message)
+        agents[member(first)] += is_new
+        if message.key:
+            self._held |= dict.fromkeys((each.sender for each in held), message.key)
         return True
 
     def _forget_untrusted(self) -> None:
@@ -372,30 +350,17 @@ class Agent:
                 ]
             )
 
-    def _why_no_room_for(self, sender: str) -> str:
-        """Say which limit keeps a message of this sender out; empty if none does."""
-        if sender in self.inbox:
-            return ""
-        if "/" in sender:  # one of several agents of a member, who could invent any number
-            if self._agents is None:
-                others = (other for other in self.inbox.senders if not is_draw(other))
-                self._agents = Counter(map(member, others))
-            if self._agents[member(sender)] >= MOST_AGENTS:
-                return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
-        if len(self.inbox) < self.most_peers or member(sender) in self.federation.members:
+    def _why_no_room_for(self, message: Heard, size: int, agents: Counter[str]) -> str:
+        """Say which limit keeps out a message of a new sender; empty if none does."""
+        sender = message.sender
+        if "/" in sender and agents[member(sender)] >= MOST_AGENTS:  # it could invent any number
+            return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
+        if len(self.inbox) + size <= MOST_PEERS or member(sender) in self.federation.members:
             return ""
         return (
-            f"it holds those of {len(self.inbox):,} peers, and no more (most_peers). If peers may "
-            "be invented, list the members' keys in the federation file"
+            f"it holds those of {len(self.inbox):,} peers, and no more. If peers may be invented, "
+            "list the members' keys in the federation file"
         )
-
-    def _report_full(self, sender: str, why: str) -> None:
-        if not self._is_full:
-            self._is_full = True
-            warn(
-                f"agent {self.name!r} does not take the message of {sender!r}: {why}. This warning "
-                "is given once"
-            )
 
     def set_members(self, federation: Federation) -> None:
         """Take over the list of members' keys of the same federation.
@@ -425,13 +390,11 @@ class Agent:
             within=self._space.parameters if isinstance(self._space, Part) else {},
             surrogate=self._surrogate.state,
             account=self.account,
-            message=None if self._outbox.message is None else self._outbox.message.encode(),
             inbox=self.inbox.state(),
             signer=self.signer,
             held=self._held,
             known=self.keyring.known(self.federation),
             revoked=self.keyring.revoked(),
-            most_peers=self.most_peers,
         )
         savefile.write(path, saved)
 
@@ -486,7 +449,6 @@ class Agent:
                 keys=keys,
                 keyring=keyring,
                 ledger=ledger,
-                most_peers=saved.most_peers,
             )
             if keyring is None:
                 agent.keyring.restore(federation, saved.known, saved.revoked)
@@ -502,7 +464,6 @@ class Agent:
         D = self.federation.space.dimensions
         self._surrogate = self.settings.model(D, saved.surrogate)
         self.account = saved.account
-        self._outbox.message = savefile.own_message(saved, self.federation, self.signer)
 
     # Insight
 

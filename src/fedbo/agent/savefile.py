@@ -19,9 +19,8 @@ from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Account, Trial
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
-from fedbo.identity.keys import KeyRefused, verify
-from fedbo.message.message import Message
-from fedbo.message.signed import MessageRefused, check_origin, key_text, parse_key
+from fedbo.identity.keys import KeyRefused
+from fedbo.message.signed import check_origin, key_text, parse_key
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
@@ -67,13 +66,11 @@ class Saved(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     within: dict[str, Float | Int | Categorical]
     surrogate: SurrogateState
     account: Account
-    message: bytes | None
     inbox: dict[str, Any]
     signer: str
     held: dict[str, bytes]  # keys of the signed messages in the inbox, by sender
     known: dict[str, str]  # keys of peers, by name
     revoked: list[str]  # keys
-    most_peers: int
 
 
 def write(path: str | os.PathLike[str], saved: Saved) -> None:
@@ -115,31 +112,6 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 def writable_policy(policy: Policy) -> _Known | None:
     """Return the policy if a file can hold it, else None."""
     return cast("_Known", policy) if type(policy) in get_args(_Known) else None
-
-
-def own_message(saved: Saved, federation: Federation, signer: str) -> Message | None:
-    """Return the message that the agent handed out last; None if it has to be made anew.
-
-    One that this agent would not hand out now is dropped.
-
-    Args:
-        saved: The content of a file.
-        federation: The federation in it.
-        signer: The key that the agent signs with, as text; empty if it does not sign.
-    """
-    if saved.message is None:
-        return None
-    message = Message.decode(saved.message)
-    own = saved.name, signer, len(saved.order)
-    if (message.sender, message.signer, message.sequence) != own:
-        return None
-    try:
-        federation.check(message)
-        if message.key:
-            verify(message)
-    except MessageRefused:
-        return None
-    return message
 
 
 def _check(saved: Saved, federation: Federation) -> None:

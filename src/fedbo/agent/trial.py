@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,8 +17,6 @@ from fedbo.space.axis import Value, to_builtin
 from fedbo.space.space import Space
 
 State = Literal["pending", "complete", "failed"]
-
-_MISSING = object()
 
 
 class Trial(msgspec.Struct, kw_only=True):
@@ -141,7 +139,11 @@ class History:
         if mine.state != "pending":
             outcome = "failed" if mine.score is None else f"scored {mine.score}"
             raise ValueError(f"trial {mine.number} was told already: it {outcome}")
-        _check_params(mine, trial.params)
+        if trial.params != mine.params:
+            raise ValueError(
+                f"trial {mine.number} was asked with {mine.params}, but is told with "
+                f"{trial.params}; if the objective ran there, report it with tell(params, score)"
+            )
         return mine
 
     def X(self, numbers: Iterable[int] | None = None) -> Array:
@@ -191,36 +193,12 @@ class Account(msgspec.Struct):
             self.sent.count(message)
 
 
-def _check_params(asked: Trial, reported: Mapping[str, Value]) -> None:
-    """Raise ValueError if the params of a trial are not those that were asked for."""
-    for name in {**asked.params, **reported}:
-        pair: list[Any] = [params.get(name, _MISSING) for params in (asked.params, reported)]
-        if not _is_equal(*pair):
-            was, now = ("missing" if value is _MISSING else repr(value) for value in pair)
-            raise ValueError(
-                f"trial {asked.number} was asked with {name!r} {was}, but is told with {now}; if "
-                "the objective ran there, report it with tell(params, score). Nothing was recorded"
-            )
-
-
-def _is_equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except ValueError:  # of an array with several elements
-        return False
-
-
-def _is_finite_number(score: Any) -> bool:
-    if isinstance(score, np.generic | np.ndarray):
-        return score.ndim == 0 and score.dtype.kind in "iuf" and bool(np.isfinite(score))
-    try:
-        return not isinstance(score, bool) and math.isfinite(score)
-    except (TypeError, OverflowError):
-        return False
-
-
 def _check_score(number: int, params: Mapping[str, Value], score: float | None) -> None:
-    if score is not None and not _is_finite_number(score):
+    try:
+        is_sound = score is None or (np.ndim(score) == 0 and math.isfinite(score))
+    except (TypeError, OverflowError):
+        is_sound = False
+    if not is_sound or isinstance(score, bool | np.timedelta64):
         raise ValueError(
             f"trial {number} with {params} was told {score!r}, expected a finite number, or None "
             "if it failed; nothing was recorded"

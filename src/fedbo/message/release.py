@@ -142,13 +142,3 @@ class Release(Signed, frozen=True, kw_only=True):
 def draw_names(sender: str) -> list[str]:
     """Return the names of the draws that stand for peers in releases of a sender."""
     return [f"{sender}{_DRAW}{i:02}" for i in range(DRAWS)]
-
-
-def is_draw(name: str) -> bool:
-    """Tell whether a name is that of a draw of a release.
-
-    >>> is_draw("hub/release-07"), is_draw("hub/lung")
-    (True, False)
-    """
-    _, separator, number = name.rpartition(_DRAW)
-    return bool(separator) and len(number) == 2 and number.isdecimal() and int(number) < DRAWS
