@@ -125,7 +125,8 @@ def crossed_by_a_trial() -> tuple[list[str], list[str]]:
     ) as hub:
         try:
             wait_for(int(port))
-            fedbo("join", address, "--invite", invitation, "--name", "here")
+            Path("invitation.txt").write_text(invitation)
+            fedbo("join", address, "--invite", "invitation.txt", "--name", "here")
             modules = trial(address)
             hub.terminate()
             published = hub.stdout.read().splitlines() if hub.stdout else []

@@ -9,38 +9,24 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from cli.terminal import run, said
 
 import fedbo
-from fedbo.cli import app as cli
-from fedbo.cli import checks
-
-
-def invoke(*args: str) -> Result:
-    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(cli.app, args, env=wide)
-
-
-def python(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    source = str(Path(fedbo.__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, *args],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": source, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+from fedbo.cli import checks, ledger
 
 
 def test_version() -> None:
-    result = invoke("--version")
-    assert (result.exit_code, result.stdout) == (0, f"fedbo {fedbo.__version__}\n")
+    assert run("--version") == f"fedbo {fedbo.__version__}\n"
 
 
-def test_help_names_the_commands_and_their_options() -> None:
-    assert "demo" in invoke("--help").stdout
-    text = invoke("demo", "-h").stdout
+def test_commands_come_in_an_order_that_helps() -> None:
+    lines = [line.split()[1] for line in run("--help").splitlines() if line.startswith("│ ")]
+    commands = [word for word in lines if not word.startswith("-")]
+    assert commands == [
+        *("federation", "study", "join", "hub", "flower", "exchange", "release", "identity"),
+        *("ledger", "data", "demo", "reproduce"),
+    ]
+    text = run("demo", "-h")
     for option in ("--agents", "--trials", "--repeats", "--seed", "--out", "--stay"):
         assert option in text
 
@@ -58,35 +44,37 @@ def test_errors_come_first_and_are_clear(
     args: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = invoke("demo", *args)
-    assert result.exit_code == 2
-    assert complaint in " ".join(result.stderr.split())
+    assert complaint in said("demo", *args, code=2)
     assert not any(tmp_path.iterdir())
 
 
 def test_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(name: str) -> object:
+    def installed(name: str) -> object:
         return None if name in ("sklearn", "joblib") else find_spec(name)
 
-    monkeypatch.setattr(checks, "find_spec", found)
-    result = invoke("demo")
-    assert result.exit_code == 1
-    assert result.stderr == (
+    monkeypatch.setattr(checks, "find_spec", installed)
+    assert said("demo", code=1) == (
         "This command needs scikit-learn and joblib, which fedbo does not install by default: "
-        "pip install 'fedbo[experiments]'\n"
+        "pip install 'fedbo[experiments]'"
     )
 
 
-def test_commands_come_in_an_order_that_helps() -> None:
-    text = invoke("--help").stdout
-    lines = [line.split()[1] for line in text.splitlines() if line.startswith("│ ")]
-    commands = [word for word in lines if not word.startswith("-")]
-    assert commands[:5] == ["federation", "study", "join", "hub", "flower"]
-    assert commands[5:9] == ["exchange", "release", "identity", "ledger"]
-    assert commands[9:] == ["data", "demo", "reproduce"]
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: object) -> None:
+        raise KeyError(path)
+
+    monkeypatch.setattr(ledger, "Ledger", broken)
+    with pytest.raises(AssertionError):  # of the helper: it is no SystemExit
+        run("ledger", code=1)
 
 
 def test_light_commands_load_nothing_heavy() -> None:
-    loaded = python("-c", "import sys, fedbo.cli.app; print(*sys.modules)").stdout.split()
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, fedbo.cli.app; print(*sys.modules)"],
+        env=os.environ | {"PYTHONPATH": str(Path(fedbo.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    loaded = set(done.stdout.split())
     assert "typer" in loaded
-    assert not {"sklearn", "matplotlib", "joblib", "rich.live"} & set(loaded)
+    assert not {"sklearn", "matplotlib", "joblib", "rich.live", "optuna", "sqlalchemy"} & loaded

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from cli import terminal
 from contracts.hub_rows import AGREED, all_rows, fill
 from hub.world import contribution, private_federation
-from typer.testing import CliRunner
 
 from fedbo import Federation
-from fedbo.cli.app import app
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.proof import hashed
 from fedbo.hub import store
@@ -54,10 +54,7 @@ def hub(place: Path) -> str:
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["hub", *arguments])
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result.output
+    return terminal.run("hub", *arguments, code=code)
 
 
 def words(*arguments: str, code: int = 0) -> str:
@@ -69,7 +66,8 @@ def create(name: str = "liver", *arguments: str, code: int = 0) -> str:
 
 
 def test_create_prints_an_invitation_with_which_one_can_join(place: Path) -> None:
-    text = create("liver", "--uses", "3", "--address", "https://hub.example.org/")
+    (place / "hub.toml").write_text('public_url = "https://hub.example.org"')
+    text = create("liver", "--uses", "3", "--config", "hub.toml")
     (invitation,) = INVITATION.findall(text)
     for pattern, name in (
         (invitation, "INVITATION"),
@@ -88,13 +86,6 @@ def test_create_prints_an_invitation_with_which_one_can_join(place: Path) -> Non
     create("LIVER", code=1)
 
 
-def test_a_line_to_copy_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    lines = create().splitlines()
-    assert [line for line in lines if re.fullmatch(rf"  {INVITATION.pattern}", line)]
-    assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
-
-
 def test_nothing_is_created_if_the_invitation_cannot_be_made(place: Path) -> None:
     create("liver", "--uses", "0", code=1)
     assert "There are no federations yet" in words("members")
@@ -102,14 +93,11 @@ def test_nothing_is_created_if_the_invitation_cannot_be_made(place: Path) -> Non
     create(code=1)
 
 
-def test_the_address_comes_from_the_settings(place: Path) -> None:
+def test_lines_to_copy_are_never_broken() -> None:
     create()
-    for text, expected in (
-        ('public_url = "https://hub.example.org"', "fedbo join https://hub.example.org --invite"),
-        ('host = "::1"\nport = 443\ntls_certificate = "c"\ntls_key = "k"', "'https://[::1]:443'"),
-    ):
-        (place / "hub.toml").write_text(text)
-        assert expected in words("invite", "liver", "--config", "hub.toml")
+    lines = terminal.run("hub", "invite", "liver", columns=40).splitlines()
+    assert [line for line in lines if re.fullmatch(rf"  {INVITATION.pattern}", line)]
+    assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
 
 
 def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +140,7 @@ def test_what_cannot_be_opened_is_explained_without_the_password() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy.engine", None)
     monkeypatch.setattr("fedbo.cli.checks.find_spec", lambda name: None)
     assert "pip install 'fedbo[hub]'" in words("members", code=1)
 
@@ -213,15 +202,11 @@ def test_operators(place: Path) -> None:
     assert "There are no operators yet" in words("operator", "list")
 
 
-def test_the_audit_log(hub: str, place: Path) -> None:
+def test_the_audit_log(hub: str) -> None:
     lines = [*map(json.loads, run("audit").splitlines())]
     assert lines[0]["action"] == "created"
     assert len(run("audit", "liver").splitlines()) == len(lines) - 1  # not of the operator
     run("audit", "lung", code=1)
-    run("audit", "--out", "log.jsonl")
-    assert [*map(json.loads, (place / "log.jsonl").read_text().splitlines())] == lines
-    assert (place / "log.jsonl").stat().st_mode & 0o777 == 0o600
-    run("audit", "--out", str(place), code=2)
 
 
 def test_backup_and_restore(hub: str, place: Path) -> None:
@@ -246,7 +231,7 @@ def test_private_releases(place: Path) -> None:
         sent = contribution(agreed, "a")
         store.publish(connection, caller, sent, sent.encode())
     engine.dispose()
-    assert "0 of 2 planned releases were made" in words("releases", "lung")
+    assert "Releases made: 0 of 2;" in words("releases", "lung")
     text = words("release", "lung", "--number", "1")
     assert "Release 1 of 'lung' has the contributions of 1 member, from 5 trials." in text
     run("release", "lung", "--number", "1", code=1)
@@ -255,7 +240,7 @@ def test_private_releases(place: Path) -> None:
     assert "fedbo hub reconcile lung --releases NUMBER" in text
     restored = ("--db", "sqlite:///restored.db")
     run("release", "lung", *restored, code=1)
-    assert "1 release that the backup did not have" in words(
+    assert "Recorded as spent: 1 release that the backup did not have" in words(
         "reconcile", "lung", "--releases", "2", *restored
     )
     assert "lost" in words("releases", "lung", *restored)

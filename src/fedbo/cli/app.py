@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from fedbo.cli import (
+    checks,
     exchange,
     federation,
     flower,
@@ -41,6 +42,15 @@ class _Commands(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         entry = _registered().get(cmd_name)
         return own if own is not None or entry is None else _loaded(entry)
+
+    def invoke(self, ctx: Any) -> Any:
+        with checks.warnings_as_lines():
+            try:
+                return super().invoke(ctx)
+            except (ValueError, OSError, ModuleNotFoundError) as error:
+                if ctx.invoked_subcommand in _OWN:
+                    checks.end_with(error)
+                raise
 
 
 def _registered() -> dict[str, EntryPoint]:

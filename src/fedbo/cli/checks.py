@@ -8,32 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from fedbo.cli import screen
-from fedbo.federation.federation import Federation
 
-#: An option of the commands that send messages of a study.
-LocalEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        metavar="EPSILON",
-        help="In a federation of private releases: do not trust the party that makes them, and "
-        "send a vote that is randomised with this ε, and nothing else. Give it every time.",
-        min=0.0,
-    ),
-]
-NoTips = Annotated[
-    bool,
-    typer.Option(
-        "--no-tips",
-        help="Name no tip, roughly the best point, in messages. Give it every time.",
-    ),
-]
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
+#: The extra of fedbo that installs a module.
+_EXTRAS = {
+    "cryptography": "identity",
+    "fastapi": "hub",
+    "flwr": "flower",
+    "matplotlib": "experiments",
+    "optuna": "optuna",
+    "sqlalchemy": "hub",
+    "uvicorn": "hub",
+}
 
 
 def end(text: str) -> NoReturn:
@@ -45,11 +37,6 @@ def end(text: str) -> NoReturn:
 def refused(problem: str, hint: str) -> typer.BadParameter:
     """Build the error for an argument; ``hint`` is its name."""
     return typer.BadParameter(screen.lines(problem), param_hint=hint)
-
-
-def unreadable(hint: str, path: Path, error: OSError, expected: str) -> typer.BadParameter:
-    """Build the error for a file that cannot be read."""
-    return refused(f"{path} cannot be read ({error.strerror}): give {expected}", hint)
 
 
 @contextmanager
@@ -66,6 +53,18 @@ def warnings_as_lines() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+def end_with(error: Exception) -> None:
+    """End the program with the text of an error that fedbo expects; do nothing for others."""
+    if isinstance(error, ModuleNotFoundError):
+        module = str(error.name).partition(".")[0]
+        if module in _EXTRAS:
+            require(_EXTRAS[module], {module: module})
+    elif isinstance(error, OSError) and error.filename is not None:
+        end(f"{error.filename} cannot be used: {error.strerror}")
+    elif not isinstance(error, BrokenPipeError):
+        end(str(error))
 
 
 def require(extra: str, modules: dict[str, str]) -> None:
@@ -106,14 +105,3 @@ def folder(option: str, path: Path) -> None:
         raise refused(f"{existing} is a file, expected a folder", option)
     if not os.access(existing, os.W_OK):
         raise refused(f"{path} cannot be written: permission denied in {existing}", option)
-
-
-def federation(option: str, path: Path) -> Federation:
-    """Load a federation file, or end the program and say what is wrong with it."""
-    try:
-        return Federation.load(path)
-    except OSError as error:
-        expected = "a file that fedbo federation new wrote"
-        raise unreadable(option, path, error, expected) from None
-    except (ValueError, TypeError) as error:
-        end(str(error))

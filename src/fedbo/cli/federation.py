@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.federation import file as toml
@@ -31,16 +28,12 @@ _KINDS = {
     "its model",
 }
 _TIP = (
-    "It also sends a tip, which its peers try first: the parameters of the trial that its model "
-    "likes best, with each continuous one rounded to one of 16 places. "
-)
-_STAYS = "A site sends no trial: neither parameters nor scores, neither data nor code."
-_STAYS_BUT_TIP = (
-    "A site sends no score, no data, no code, and no parameters of a trial but the tip, which it "
-    "may leave out (tips=False, or --no-tips)."
+    " It also sends a tip, which its peers try first: the parameters of the trial that its model "
+    "likes best, with each continuous one rounded to one of 16 places; tips=False, or --no-tips, "
+    "leaves it out."
 )
 _SHOWN = 120  # characters of a parameter
-_MEMBERS = 20  # names that are shown
+_NAMES = 300  # characters of the names of members
 
 app = typer.Typer(no_args_is_help=True, help="Create or show the file that all sites agree on.")
 
@@ -77,23 +70,30 @@ def new(
             help="Hand out private releases only, which together cost each member this ε.",
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="δ of these releases.")] = 1e-5,
-    releases: Annotated[int, typer.Option(help="Number of these releases.", min=1)] = 1,
-    by: Annotated[str, typer.Option(help="The party that makes these releases.")] = "hub",
+    delta: Annotated[
+        float | None, typer.Option(help="δ of these releases; by default 1e-5.")
+    ] = None,
+    releases: Annotated[
+        int | None, typer.Option(help="Number of these releases; by default 1.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="The party that makes these releases; by default hub.")
+    ] = None,
     least_trials: Annotated[
-        int, typer.Option(help="Contributions from fewer trials are left out.", min=1)
-    ] = 5,
+        int | None,
+        typer.Option(help="Contributions from fewer trials are left out; by default 5."),
+    ] = None,
     least_members: Annotated[
         int | None,
         typer.Option(
             help="A hub makes a release when so many members have contributed, by default when it "
-            "is more than noise; with 0 only its operator does.",
-            min=0,
+            "is more than noise; with 0 only its operator does."
         ),
     ] = None,
     days: Annotated[
-        float, typer.Option(help="Days between such releases, and before the first.", min=0)
-    ] = 0.0,
+        float | None,
+        typer.Option(help="Days between such releases, and before the first; by default 0."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Create the file that every site of a federation needs.
@@ -116,36 +116,28 @@ def new(
     if out.exists() and not force:
         problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
-    if epsilon is None and (releases, by, least_members, days) != (1, "hub", None, 0.0):
+    options = {
+        **{"delta": delta, "releases": releases, "by": by, "least_trials": least_trials},
+        **{"least_members": least_members, "days": days},
+    }
+    chosen: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
+    if epsilon is None and chosen:
         raise checks.refused("private releases need it", "--epsilon")
     left_out: list[str] = []
-    try:
-        if from_study is not None:
-            checks.require("optuna", {"optuna": "optuna"})
-            from fedbo.optuna.studies import space_of
+    if from_study is not None:
+        from fedbo.optuna.studies import space_of
 
-            space, left_out = space_of(*from_study)
-        elif from_space is not None:
-            space = _space_in_file(from_space)
-        plan = None
-        if epsilon is not None:
-            plan = Plan(
-                epsilon=epsilon,
-                delta=delta,
-                releases=releases,
-                by=by,
-                least_trials=least_trials,
-                least_members=-1 if least_members is None else least_members,
-                days=days,
-            )
-        agreed: dict[str, Any] = {"features": features, "seed": seed, "kind": kind, "tips": tips}
-        federation = Federation(space, **agreed, privacy=plan)
-        federation.save(out)
-    except (ValueError, OSError) as error:
-        checks.end(str(error))
-    console = Console()
-    _report(console, federation, out)
-    _next_steps(console, out, left_out)
+        space, left_out = space_of(*from_study)
+    elif from_space is not None:
+        space = _space_in_file(from_space)
+    plan = None
+    if epsilon is not None:
+        plan = Plan(epsilon=epsilon, **{"delta": 1e-5, "least_trials": 5, **chosen})
+    agreed: dict[str, Any] = {"features": features, "seed": seed, "kind": kind, "tips": tips}
+    federation = Federation(space, **agreed, privacy=plan)
+    federation.save(out)
+    _report(federation, out)
+    _next_steps(out, left_out)
 
 
 @app.command()
@@ -153,7 +145,7 @@ def show(
     file: Annotated[Path, typer.Argument(help="The federation file.")] = Path("federation.toml"),
 ) -> None:
     """Show what a federation file says, and what a site that joins will send."""
-    _report(Console(), checks.federation("FILE", file), file)
+    _report(Federation.load(file), file)
 
 
 def _space_in_file(path: Path) -> Space:
@@ -161,34 +153,47 @@ def _space_in_file(path: Path) -> Space:
         tables = toml.loads(toml.read(path))
         direction = {"direction": tables.pop("direction")} if "direction" in tables else {}
         return toml.read_space({"parameters": tables, **direction})
-    except OSError as error:
-        raise checks.unreadable("--from-space", path, error, "a TOML file") from None
     except ValueError as error:
         hint = "expected a table for each parameter; --help shows an example"
         raise ValueError(f"{path}: {error}; {hint}") from None
 
 
-def _report(console: Console, federation: Federation, path: Path) -> None:
-    space = federation.space
-    screen.say(console, f"Federation {path}", "bold")
+def _report(federation: Federation, path: Path) -> None:
+    space, scale = federation.space, federation.length_scale
+    screen.say(f"Federation {path}", "bold")
     screen.say(
-        console,
         f"Scores are {'minimised' if space.direction == 'minimize' else 'maximised'} over "
         f"{screen.count(len(space.names), 'parameter')}, which span "
-        f"{screen.count(space.dimensions, 'dimension')} of the unit cube of the models.",
+        f"{screen.count(space.dimensions, 'dimension')} of the unit cube of the models."
     )
-    screen.show(console, _parameters(federation), above=1, below=1)
+    rows = (
+        (name, shortened(repr(parameter), _SHOWN), parameter.axis().size)
+        for name, parameter in space.parameters.items()
+    )
+    screen.table(("parameter", "values", "dimensions"), rows)
     if space.listed is not None:
         points = screen.count(len(space.listed), "point")
-        screen.say(console, f"Only the {points} that the file lists may be tried.\n")
-    screen.show(console, _agreed(federation), below=1)
-    screen.say(console, f"{_who(federation)}\n")
+        screen.say(f"Only the {points} that the file lists may be tried.")
+    scales = ", ".join(f"{n:.6g}" for n in ((scale,) if isinstance(scale, float) else scale))
+    screen.facts(
+        {
+            "features": f"{federation.features}, kernel {federation.kernel}, "
+            f"seed {federation.seed}",
+            "length scale": f"{scales} on the unit cube",
+            "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
+            "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
+            f"{screen.count(federation.sent_numbers, 'number')}, about "
+            f"{screen.size(_HEADER + federation.sent_bytes)} each",
+            "fingerprint": f"{federation.fingerprint}, the same at all sites that agree on this",
+        }
+    )
+    screen.say(f"{_who(federation)}\n")
     screen.say(
-        console,
         f"A site sends {screen.count(federation.sent_numbers, 'number')}: "
-        f"{_KINDS[federation.sends]}. {_TIP if federation.sends_tips else ''}The message also has "
-        "the name of the site, how many trials it has, a counter, the fingerprint and a signature. "
-        f"{_STAYS_BUT_TIP if federation.sends_tips else _STAYS} {_who_learns(federation)}",
+        f"{_KINDS[federation.sends]}.{_TIP * federation.sends_tips} The message also has the name "
+        "of the site, how many trials it has, a counter, the fingerprint and a signature. It has "
+        f"no score, no data, no code, and {'no other' if federation.sends_tips else 'no'} trial. "
+        f"{_who_learns(federation)}"
     )
 
 
@@ -219,55 +224,24 @@ def _who(federation: Federation) -> str:
             "or not, under any name that is not known yet. To admit members only, list their keys "
             "in a section [members]; fedbo identity show prints a site's key."
         )
-    names = ", ".join(sorted(federation.members)[:_MEMBERS])
-    more = len(federation.members) - _MEMBERS
     return (
         f"Only messages signed by its {screen.count(len(federation.members), 'member')} are "
-        f"accepted: {names}{f', … {more} more' if more > 0 else ''}."
+        f"accepted: {shortened(', '.join(sorted(federation.members)), _NAMES)}."
     )
 
 
-def _next_steps(console: Console, path: Path, left_out: Sequence[str]) -> None:
+def _next_steps(path: Path, left_out: Sequence[str]) -> None:
     if left_out:
-        screen.say(console, "\nLeft out; each site samples these on its own:", "yellow")
+        screen.say("\nLeft out; each site samples these on its own:", "yellow")
         for remark in left_out:
-            screen.say(console, f"• {screen.printable(remark)}", indent=2)
+            screen.say(f"• {screen.printable(remark)}", indent=2)
         screen.say(
-            console,
             "To share one of them, suggest it in every trial, with the same range, or with the "
-            "same list of choices that are strings, numbers, bools or None.",
+            "same list of choices that are strings, numbers, bools or None."
         )
     screen.say(
-        console,
         f"\nWritten to {path}. Give every site this very file: messages from sites with other "
         f"values are refused. Each site then uses FederatedSampler({str(path)!r}, EXCHANGE) as the "
         "sampler of its study. EXCHANGE is a folder that all sites can reach, or the https:// "
-        "address of a hub, where fedbo hub create puts this file for those who are invited.",
-    )
-
-
-def _parameters(federation: Federation) -> Table:
-    grid = screen.grid("parameter", "values")
-    grid.add_column("dimensions", justify="right", no_wrap=True)
-    for name, parameter in federation.space.parameters.items():
-        cells = (name, shortened(repr(parameter), _SHOWN), str(parameter.axis().size))
-        grid.add_row(*(Text(screen.printable(cell)) for cell in cells))
-    return grid
-
-
-def _agreed(federation: Federation) -> Table:
-    scale = federation.length_scale
-    scales = (scale,) if isinstance(scale, float) else scale
-    return screen.pairs(
-        {
-            "features": f"{federation.features}, kernel {federation.kernel}, "
-            f"seed {federation.seed}",
-            "length scale": f"{', '.join(f'{number:.6g}' for number in scales)} on the unit cube",
-            "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
-            "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
-            f"{screen.count(federation.sent_numbers, 'number')}, about "
-            f"{screen.size(_HEADER + federation.sent_bytes)} each",
-            "fingerprint": f"{federation.fingerprint}",
-            "": "sites with the same fingerprint agree on everything above",
-        }
+        "address of a hub, where fedbo hub create puts this file for those who are invited."
     )

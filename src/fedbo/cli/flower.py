@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
+from fedbo.agent.agent import Agent
 from fedbo.cli import checks, screen
-
-_PLACES = ("", "*/", "*/*/", "*/*/*/")  # of agents, below a folder
+from fedbo.state import state_folder
 
 app = typer.Typer(no_args_is_help=True, help="Run a federation on Flower.")
 
@@ -21,20 +19,15 @@ def new(
     folder: Annotated[Path, typer.Argument(help="A folder that is new or empty.")],
 ) -> None:
     """Write a Flower app that runs as it stands, to be filled with your own objective."""
-    checks.require("flower", {"flwr": "flwr"})
-    from fedbo.flower.new import NotWritten, write_app
+    from fedbo.flower.new import write_app
 
-    try:
-        written = write_app(folder)
-    except (NotWritten, OSError) as error:
-        checks.end(str(error))
-    console = Console()
-    package = written[-1].parent.name
-    screen.say(console, f"{folder} has a Flower app now. What a node evaluates is in:")
-    screen.say(console, f"  {package}/objective.py")
-    screen.say(console, "It runs as it stands, with ten simulated nodes:")
-    screen.say(console, f"  cd {folder}")
-    screen.say(console, '  flwr run . --stream --federation-config "num-supernodes=10"')
+    package = write_app(folder)[-1].parent.name
+    screen.say(
+        f"{folder} has a Flower app now. What a node evaluates is in {package}/objective.py. It "
+        "runs as it stands, with ten simulated nodes:"
+    )
+    screen.copied(f"cd {folder}")
+    screen.copied('flwr run . --stream --federation-config "num-supernodes=10"')
 
 
 @app.command()
@@ -44,27 +37,16 @@ def sites(
     ] = None,
 ) -> None:
     """List the agents of sites in a folder: their trials, and the best one of each."""
-    from fedbo.agent.agent import Agent
-    from fedbo.state import state_folder
-
     place = state_folder() / "flower" if folder is None else folder
-    paths = [path for pattern in _PLACES for path in sorted(place.glob(f"{pattern}agent.fedbo"))]
-    if not paths:
-        checks.end(f"{place} has no agent.fedbo in it or up to three levels below: name the folder")
-    table = screen.grid("site", "trials", "failed", "best score", "at")
-    for path in paths:
-        try:
-            agent = Agent.load(path)
-        except (ValueError, OSError) as error:
-            checks.end(str(error))
+    rows = []
+    for path in sorted(place.rglob("agent.fedbo")):
+        agent = Agent.load(path)
         failed = sum(trial.state == "failed" for trial in agent.trials)
-        best = agent.best
-        score = "" if best is None else f"{best.score:.6g}"
-        at = "" if best is None else ", ".join(f"{k} = {_short(v)}" for k, v in best.params.items())
-        cells = (agent.name, str(len(agent.trials)), str(failed), score, at)
-        table.add_row(*(Text(screen.printable(cell)) for cell in cells))  # no markup
-    screen.show(Console(), table)
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        score, at = "", ""
+        if agent.best is not None:
+            score = f"{agent.best.score:.6g}"
+            at = ", ".join(f"{name} = {value!r}" for name, value in agent.best.params.items())
+        rows.append((agent.name, len(agent.trials), failed, score, at))
+    if not rows:
+        checks.end(f"{place} has no agent.fedbo in it: name the folder")
+    screen.table(("site", "trials", "failed", "best score", "at"), rows)

@@ -11,23 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from fedbo import files
 from fedbo.cli import checks, screen
+from fedbo.federation.federation import Federation
 from fedbo.hub.names import COMMAND_LINE
+from fedbo.message.signed import key_text
 from fedbo.outside import without_password
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from fedbo.federation.federation import Federation
-    from fedbo.hub.records import NewInvitation, OpenInvitation
+    from fedbo.hub.records import NewInvitation
     from fedbo.hub.settings import Settings
 
 _KEY = 8  # characters of a key that are shown, without its kind
-_WIDTH = 12  # of names, at least
 _ANYWHERE = ("", "0.0.0.0", "::")  # addresses to listen at, not to reach
 
 Db = Annotated[
@@ -51,25 +48,13 @@ _Member = Annotated[str, typer.Argument(help="The name of the member.")]
 _Operator = Annotated[str, typer.Argument(help="The name of the operator, for the audit log.")]
 _Uses = Annotated[int, typer.Option(help="How many members can join with the invitation.")]
 _Days = Annotated[float, typer.Option(help="For how many days the invitation is valid.")]
-_Address = Annotated[
-    str | None,
-    typer.Option(
-        help="Where members reach the hub; by default the public_url of its settings, or the "
-        "address at which it listens.",
-        show_default=False,
-    ),
-]
 
 
 def settings_of(db: str | None, config: Path | None) -> Settings:
-    """Return the settings of the hub, or end the program and say what is wrong with them."""
-    checks.require("hub", {"sqlalchemy": "sqlalchemy", "cryptography": "cryptography"})
+    """Return the settings of the hub."""
     from fedbo.hub.settings import load
 
-    try:
-        return load({"db": db}, config, os.environ)
-    except ValueError as error:
-        checks.end(str(error))
+    return load({"db": db}, config, os.environ)
 
 
 @contextmanager
@@ -85,35 +70,31 @@ def database(url: str, *, must_exist: bool = True) -> Iterator[Engine]:
     from fedbo.hub import store
     from fedbo.hub.problems import Refused
 
+    engine = None
     try:
         engine = store.open_database(url, must_exist=must_exist)
-    except store.HubError as error:
-        checks.end(str(error))
-    try:
         yield engine
     except (store.HubError, Refused) as error:
         checks.end(str(error))
     except DBAPIError as error:
+        assert engine is not None
         checks.end(str(store.unusable(engine, error)))
     finally:
-        engine.dispose()
+        if engine is not None:
+            engine.dispose()
 
 
 @contextmanager
-def writing(url: str, *, must_exist: bool = True) -> Iterator[Connection]:
-    """Change the hub's database in one transaction."""
-    with database(url, must_exist=must_exist) as engine:
+def transaction(
+    db: str | None, config: Path | None, *, must_exist: bool = True
+) -> Iterator[tuple[Connection, Settings]]:
+    """Work with the hub's database in one transaction."""
+    settings = settings_of(db, config)
+    with database(settings.db, must_exist=must_exist) as engine:
         from fedbo.hub import store
 
         with store.begin(engine) as connection:
-            yield connection
-
-
-@contextmanager
-def reading(url: str) -> Iterator[Connection]:
-    """Read the hub's database."""
-    with database(url) as engine, engine.connect() as connection:
-        yield connection
+            yield connection, settings
 
 
 def create(
@@ -121,58 +102,50 @@ def create(
     federation: _File,
     uses: _Uses = 10,
     days: _Days = 14,
-    address: _Address = None,
     db: Db = None,
     config: Config = None,
 ) -> None:
     """Create a federation at the hub, and print an invitation to it."""
-    agreed = checks.federation("--federation", federation)
-    chosen = settings_of(db, config)
-    with writing(chosen.db, must_exist=False) as connection:
+    agreed = Federation.load(federation)
+    with transaction(db, config, must_exist=False) as (connection, settings):
         from fedbo.hub import store
 
         store.create_federation(connection, name, agreed, actor=COMMAND_LINE)
         invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
-        where = without_password(chosen.db)
-    text = f"The federation {name!r} ({agreed.fingerprint}) was created in {where}."
-    screen.say(Console(), text)
-    _show(invited, address, chosen)
+    where = without_password(settings.db)
+    screen.say(f"The federation {name!r} ({agreed.fingerprint}) was created in {where}.")
+    _show(invited, settings)
 
 
 def update(name: Name, federation: _File, db: Db = None, config: Config = None) -> None:
     """Replace the list of members in the file of a federation; all else must be the same."""
-    agreed = checks.federation("--federation", federation)
-    with writing(settings_of(db, config).db) as connection:
+    agreed = Federation.load(federation)
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         store.update_federation(connection, name, agreed, actor=COMMAND_LINE)
-        unlisted = _unlisted(connection, name, agreed)
+        rows = store.members(connection, name).rows
     listed = screen.count(len(agreed.members), "member") if agreed.members else "no members"
-    screen.say(Console(), f"The federation file of {name!r} now lists {listed}.")
-    for member in unlisted:
-        screen.say(
-            Console(),
-            f"• The member {member!r} is not listed with its key, and peers refuse its messages; "
-            f"to revoke it: fedbo hub revoke {name} {shlex.quote(member)}",
-            "yellow",
-        )
+    screen.say(f"The federation file of {name!r} now lists {listed}.")
+    keys = {(member, key_text(key)) for member, key in agreed.members.items()}
+    for row in rows:
+        if keys and not row.is_revoked and (row.name, row.key) not in keys:
+            screen.say(
+                f"• The member {row.name!r} is not listed with its key, and peers refuse its "
+                f"messages; to revoke it: fedbo hub revoke {name} {shlex.quote(row.name)}",
+                "yellow",
+            )
 
 
 def invite(
-    name: Name,
-    uses: _Uses = 10,
-    days: _Days = 14,
-    address: _Address = None,
-    db: Db = None,
-    config: Config = None,
+    name: Name, uses: _Uses = 10, days: _Days = 14, db: Db = None, config: Config = None
 ) -> None:
     """Print a new invitation to a federation."""
-    chosen = settings_of(db, config)
-    with writing(chosen.db) as connection:
+    with transaction(db, config) as (connection, settings):
         from fedbo.hub import store
 
         invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
-    _show(invited, address, chosen)
+    _show(invited, settings)
 
 
 def invitations(
@@ -187,22 +160,19 @@ def invitations(
     config: Config = None,
 ) -> None:
     """List the open invitations to a federation, without their secrets, or cancel one."""
-    with writing(settings_of(db, config).db) as connection:
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         if cancel is not None:
             store.drop_invitation(connection, name, cancel, actor=COMMAND_LINE)
         rows = store.invitations(connection, name)
     if cancel is not None:
-        text = f"Invitation {cancel} to {name!r} is cancelled: nobody else can join with it."
-        screen.say(Console(), text)
+        screen.say(f"Invitation {cancel} to {name!r} is cancelled: nobody else can join with it.")
     elif not rows:
         typer.echo(f"There are no open invitations to {name!r}: fedbo hub invite {name}")
     else:
-        grid = screen.grid("number", "uses left", "until")
-        for row in rows:
-            grid.add_row(f"{row.id}", f"{row.uses:,}", screen.moment(row.expires))
-        screen.show(Console(), grid)
+        cells = ((row.id, row.uses, screen.moment(row.expires)) for row in rows)
+        screen.table(("number", "uses left", "until"), cells)
 
 
 def members(
@@ -214,33 +184,21 @@ def members(
     config: Config = None,
 ) -> None:
     """List the members of a federation, or all federations."""
-    grid = screen.grid()
-    grid.add_column("name", overflow="fold", min_width=_WIDTH)
-    numbers = ("agents", "messages", "size", "trials", "seen") if name else ("members", "messages")
-    for title in numbers:
-        grid.add_column(title, justify="right")
-    grid.add_column("key" if name else "fingerprint", overflow="fold")
-    with reading(settings_of(db, config).db) as connection:
+    rows: list[tuple[object, ...]] = []
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        if name is None:
-            for row in store.federations(connection):
-                counts = f"{row.members:,}", f"{row.messages:,}"
-                grid.add_row(row.name, *counts, row.fingerprint)
-        else:
-            for member in store.members(connection, name).rows:
-                key = f"{member.key.split(':')[1][:_KEY]}…" if member.key else "not signed"
-                grid.add_row(
-                    Text(screen.printable(member.name)),
-                    f"{member.agents}",
-                    f"{member.messages}",
-                    screen.size(member.bytes),
-                    f"{member.trials:,}",
-                    screen.age(member.seen),
-                    Text("revoked", style="yellow") if member.is_revoked else Text(key),
-                )
-    if grid.row_count:
-        screen.show(Console(), grid)
+        for row in store.federations(connection) if name is None else ():
+            rows.append((row.name, row.members, row.messages, row.fingerprint))
+        for member in store.members(connection, name).rows if name is not None else ():
+            key = f"{member.key.split(':')[1][:_KEY]}…" if member.key else "not signed"
+            counts = member.agents, member.messages, screen.size(member.bytes), member.trials
+            key = "revoked" if member.is_revoked else key
+            rows.append((member.name, *counts, screen.age(member.seen), key))
+    titles = "name agents messages size trials seen key"
+    titles = "name members messages fingerprint" if name is None else titles
+    if rows:
+        screen.table(titles.split(), rows)
     else:
         typer.echo(f"There are no {'federations' if name is None else 'members'} yet.")
 
@@ -250,18 +208,16 @@ def revoke(name: Name, member: _Member, db: Db = None, config: Config = None) ->
 
     Its name stays taken. Peers that hold its messages forget them when they fetch next.
     """
-    with writing(settings_of(db, config).db) as connection:
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         store.revoke(connection, name, member, actor=COMMAND_LINE)
-        still_open = store.invitations(connection, name)
+        _warn_of_open(connection, name)
     screen.say(
-        Console(),
         f"{member!r} of {name!r} is revoked: its token is no longer valid, and its messages "
         f"are deleted. Nobody else can take its name, unless you run fedbo hub remove {name} "
-        f"{shlex.quote(member)}.",
+        f"{shlex.quote(member)}."
     )
-    _warn_of_open(name, still_open)
 
 
 def remove(name: Name, member: _Member, db: Db = None, config: Config = None) -> None:
@@ -269,137 +225,92 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
 
     Peers that hold its messages forget them when they fetch next.
     """
-    with writing(settings_of(db, config).db) as connection:
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         store.remove(connection, name, member, actor=COMMAND_LINE)
-        still_open = store.invitations(connection, name)
+        _warn_of_open(connection, name)
     screen.say(
-        Console(),
         f"{member!r} is no longer a member of {name!r}: its token is no longer valid, its "
-        "messages are deleted, and its name is free. The audit log still says what it did.",
+        "messages are deleted, and its name is free. The audit log still says what it did."
     )
-    _warn_of_open(name, still_open)
 
 
 def add_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
     """Add an operator, and print the operator's token."""
-    with writing(settings_of(db, config).db, must_exist=False) as connection:
+    with transaction(db, config, must_exist=False) as (connection, _):
         from fedbo.hub import store
 
         token = store.new_operator(connection, name, actor=COMMAND_LINE)
-    console = Console()
     screen.say(
-        console,
         f"{name!r} is an operator of the hub: this token lets its holder log in to its page, "
-        "create federations, invite, and revoke. It is not shown again:",
+        "create federations, invite, and revoke. It is not shown again:"
     )
-    _print(console, token)
+    screen.copied(token)
 
 
 def drop_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
     """Drop an operator: the token is no longer valid."""
-    with writing(settings_of(db, config).db) as connection:
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         store.drop_operator(connection, name, actor=COMMAND_LINE)
-    screen.say(Console(), f"{name!r} is no longer an operator: the token is no longer valid.")
+    screen.say(f"{name!r} is no longer an operator: the token is no longer valid.")
 
 
 def list_operators(db: Db = None, config: Config = None) -> None:
     """List the operators."""
-    with reading(settings_of(db, config).db) as connection:
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         rows = store.operators(connection)
-    if not rows:
+    if rows:
+        cells = ((row.name, screen.moment(row.created)) for row in rows)
+        screen.table(("operator", "since"), cells)
+    else:
         typer.echo("There are no operators yet: fedbo hub operator add NAME")
-        return
-    grid = screen.grid("operator", "since")
-    for row in rows:
-        grid.add_row(Text(screen.printable(row.name)), screen.moment(row.created))
-    screen.show(Console(), grid)
 
 
 def audit(
     name: Annotated[
         str | None, typer.Argument(help="Only what concerns the federation of this name.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write it to this file, which only this user can read.")
-    ] = None,
     db: Db = None,
     config: Config = None,
 ) -> None:
     """Export the audit log, one JSON object in each line."""
-    if out is not None:
-        checks.writable("--out", out)
     with database(settings_of(db, config).db) as engine:
         from fedbo.hub import store
 
         if name is not None:
             with engine.connect() as connection:
                 store.find_federation(connection, name)
-        lines = store.audit_lines(engine, name)
-        if out is None:
-            for line in lines:
-                typer.echo(line, nl=False)
-            return
-        try:
-            with files.replacing(out, 0o600) as path, open(path, "w", encoding="utf-8") as file:
-                count = sum(1 for line in lines if file.write(line))
-        except OSError as error:
-            checks.end(f"{out} cannot be written: {error.strerror}")
-    screen.say(Console(), f"{screen.count(count, 'line')} of the audit log are in {out}.")
+        for line in store.audit_lines(engine, name):
+            typer.echo(line, nl=False)
 
 
-def _show(invited: NewInvitation, address: str | None, chosen: Settings) -> None:
-    console, until = Console(), screen.moment(invited.expires)
+def _show(invited: NewInvitation, settings: Settings) -> None:
     members = "one member" if invited.uses == 1 else f"{invited.uses:,} members"
     screen.say(
-        console,
-        f"With this invitation {members} can join until {until}. It is not shown again; give it "
-        "only to those who may join:",
+        f"With this invitation {members} can join until {screen.moment(invited.expires)}. It is "
+        "not shown again; give it only to those who may join:"
     )
-    _print(console, invited.invitation)
-    screen.say(console, "Save it as invitation.txt, since commands can be seen by others; then:")
-    where = shlex.quote((address or _reached(chosen)).rstrip("/"))
-    _print(console, f"fedbo join {where} --invite - < invitation.txt")
+    screen.copied(invited.invitation)
+    screen.say("Save it as invitation.txt, since commands can be seen by others; then:")
+    host = platform.node() if settings.host in _ANYWHERE else settings.host
+    address = f"http{'s' * bool(settings.tls_certificate)}://{host}:{settings.port}"
+    address = settings.public_url.rstrip("/") or address
+    screen.copied(f"fedbo join {shlex.quote(address)} --invite - < invitation.txt")
 
 
-def _print(console: Console, line: str) -> None:
-    """Print a line to copy; it is not broken, whatever the width of the terminal."""
-    console.print(Text(f"\n  {screen.printable(line)}\n"), soft_wrap=True)
-
-
-def _reached(chosen: Settings) -> str:
-    """Return the address under which members reach the hub, as far as its settings tell."""
-    if chosen.public_url:
-        return chosen.public_url
-    scheme = "https" if chosen.tls_certificate else "http"
-    host = platform.node() if chosen.host in _ANYWHERE else chosen.host
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{chosen.port}"
-
-
-def _unlisted(connection: Connection, name: str, agreed: Federation) -> list[str]:
-    """Return the members that are enrolled, but that the federation file does not list."""
+def _warn_of_open(connection: Connection, name: str) -> None:
+    """Say that whoever is revoked or removed can come back, if there are open invitations."""
     from fedbo.hub import store
-    from fedbo.message.signed import key_text
 
-    if not agreed.members:
-        return []
-    listed = {(member, key_text(key)) for member, key in agreed.members.items()}
-    rows = store.members(connection, name).rows
-    return [row.name for row in rows if not row.is_revoked and (row.name, row.key) not in listed]
-
-
-def _warn_of_open(name: str, still_open: list[OpenInvitation]) -> None:
-    """Say that whoever was revoked or removed can come back, if there are open invitations."""
-    if still_open:
-        numbers = ", ".join(str(row.id) for row in still_open)
+    if rows := store.invitations(connection, name):
         screen.say(
-            Console(),
             "Whoever has an open invitation can join again under another name. Open are: "
-            f"{numbers}. To cancel one: fedbo hub invitations {name} --cancel NUMBER",
+            f"{', '.join(str(row.id) for row in rows)}. To cancel one: fedbo hub invitations "
+            f"{name} --cancel NUMBER",
             "yellow",
         )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_type_hints
 
 import typer
-from rich.console import Console
 
 from fedbo.cli import checks, screen
-from fedbo.cli.hub_manage import Config, Db, database, reading, settings_of
+from fedbo.cli.hub_manage import Config, Db, database, settings_of, transaction
 from fedbo.hub.settings import Settings, descriptions, load
 from fedbo.outside import without_password
 
@@ -27,14 +24,13 @@ def serve(config: Config = None, **flags: object) -> None:
     Every option can also be given as a variable (FEDBO_HUB_PORT) or in the file (port). An option
     counts more than a variable, and a variable more than the file.
     """
-    checks.require("hub", {"fastapi": "fastapi", "uvicorn": "uvicorn", "sqlalchemy": "SQLAlchemy"})
+    settings = load(flags, config, os.environ)
     from fedbo.hub.serve import Stage
     from fedbo.hub.store import HubError
 
     try:
-        settings = load(flags, config, os.environ)
         stage = Stage(settings)
-    except (ValueError, HubError) as error:
+    except HubError as error:
         checks.end(str(error))
     typer.echo(f"fedbo hub: {stage.address}")
     for line in _welcome(settings, stage.engine, stage.address):
@@ -44,7 +40,7 @@ def serve(config: Config = None, **flags: object) -> None:
 
 def _signature() -> inspect.Signature:
     """Return the options of `serve`: the settings of a hub, and the file that has them."""
-    texts, types = descriptions(), get_type_hints(Settings)
+    types = get_type_hints(Settings)
     options = {
         name: Annotated[
             types[name] | None,
@@ -52,7 +48,7 @@ def _signature() -> inspect.Signature:
                 f"--{name.replace('_', '-')}", help=text.replace("``", ""), show_default=False
             ),
         ]
-        for name, text in texts.items()
+        for name, text in descriptions().items()
     }
     return inspect.Signature(
         [
@@ -71,15 +67,14 @@ def backup(
     config: Config = None,
 ) -> None:
     """Copy the whole database to one file, while the hub runs. Only this user can read it."""
-    with database(settings_of(db, config).db) as engine, _bar("backing up") as report:
+    with database(settings_of(db, config).db) as engine:
         from fedbo.hub.store import backup as backups
 
-        rows = backups.backup(engine, file, report)
+        rows = backups.backup(engine, file)
     size = screen.size(file.stat().st_size)
     screen.say(
-        Console(),
         f"{screen.count(rows, 'row')} are in {file} ({size}). It has no token in clear, but every "
-        "message: keep it as safe as the hub.",
+        "message: keep it as safe as the hub."
     )
 
 
@@ -94,22 +89,19 @@ def restore(
     from fedbo.hub.store.backup import restore as put
 
     try:
-        with _bar("restoring") as report:
-            rows = put(file, chosen.db, report)
+        rows = put(file, chosen.db)
     except store.HubError as error:
         checks.end(str(error))
     screen.say(
-        Console(),
         f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. Start the hub with it "
         "now, or again if it is running. What happened after the backup is lost: whoever joined or "
-        "got a new token since then has to join again, with a new invitation.",
+        "got a new token since then has to join again, with a new invitation."
     )
-    with reading(chosen.db) as connection:
-        rows_of = [row.name for row in store.federations(connection)]
-        names = [name for name in rows_of if store.find_federation(connection, name).is_private]
+    with transaction(db, config) as (connection, _):
+        names = [row.name for row in store.federations(connection)]
+        names = [name for name in names if store.find_federation(connection, name).is_private]
     for name in names:
         screen.say(
-            Console(),
             f"• {name!r} has a privacy plan, and releases may have been made after the backup. "
             "None is made until you have asked the members for the number of the last release "
             f"that fedbo ledger shows, and run fedbo hub reconcile {name} --releases NUMBER",
@@ -117,27 +109,17 @@ def restore(
         )
 
 
-@contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far it has come, if this is a terminal."""
-    from rich.progress import Progress  # slow to import
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
 def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
     """Return what to tell who started a hub: where it is, and what to do next."""
     from fedbo.hub import store
 
-    page = settings.public_url or address
     with engine.connect() as connection:
         federations = store.federations(connection)
         has_operator = bool(store.operators(connection))
-    db = f" --db {without_password(settings.db)}" if settings.db != type(settings)().db else ""
-    said = [f"The page is at {page}/; the database is {_database(settings)}."]
+    is_file = engine.dialect.name == "sqlite"
+    place = os.path.abspath(engine.url.database or "") if is_file else engine.url
+    said = [f"The page is at {settings.public_url or address}/; the database is {place}."]
+    db = f" --db {without_password(settings.db)}" if settings.db != Settings().db else ""
     if not has_operator:
         said.append(f"There is no operator yet: fedbo hub operator add NAME{db} prints a token.")
     if not federations:
@@ -146,14 +128,3 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
             f"{db} creates one and prints an invitation."
         )
     return said
-
-
-def _database(settings: Settings) -> str:
-    """Return where the database is: the full path of a file, or an address without a password."""
-    from sqlalchemy.engine import make_url
-
-    url = make_url(settings.db)
-    file = url.database or ""
-    if url.get_backend_name() == "sqlite" and file and not file.startswith((":", "file:")):
-        return os.path.abspath(file)
-    return without_password(settings.db)

@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.federation.federation import Federation
-from fedbo.files import FileRefused
-from fedbo.identity import KeyPair, KeyRefused, Keyring, own_keys
+from fedbo.identity import KeyPair, Keyring, own_keys
 from fedbo.message.signed import member, parse_key
-from fedbo.state import StateMissing
 
 app = typer.Typer(no_args_is_help=True, help="Show this user's key, and say whom to trust.")
-
-_Federation = Annotated[
-    Path | None, typer.Option("--federation", help="Only in the federation of this file.")
-]
 
 
 @app.command()
@@ -29,69 +21,59 @@ def show() -> None:
 
     A user without a key gets one. The private key never leaves its file.
     """
-    own, keyring = _own(), _keyring()
-    console, mine = Console(), own_keys()
+    own, keyring, mine = KeyPair.load(), Keyring.user(), own_keys()
     rows = {"key": str(own), "private key": f"{own.path}, which only this user can read"}
     if others := sorted(mine - {str(own)}):
         rows["other keys"] = f"{', '.join(others)}: imported, or replaced by a new one"
-    screen.show(console, screen.pairs(rows), below=1)
+    screen.facts(rows)
     screen.say(
-        console,
         "New studies of this user sign their messages with this key; a study keeps the key that it "
         "began with. To list this site in a federation file, send the key to whoever keeps that "
-        "file, for its section [members]:",
+        "file, for its section [members]:"
     )
-    console.print(Text(f'\n  [members]\n  NAME = "{own}"\n'), soft_wrap=True)
-    known = keyring.by_federation()
-    if not known:
-        screen.say(
-            console,
-            "No key of a peer is known here yet. The first key seen for a name is kept.",
-        )
+    screen.copied(f'NAME = "{own}"')
+    known = [
+        (name, key, (place[:8] or "all") + ", this user" * (key in mine))
+        for place, names in keyring.by_federation().items()
+        for name, key in sorted(names.items())
+    ]
+    if known:
+        screen.say("Known keys", "bold")
+        screen.table(("name", "key", "federation"), known)
     else:
-        screen.say(console, "Known keys", "bold")
-        grid = screen.grid("name", "key", "federation")
-        for place, names in known.items():
-            for name, key in sorted(names.items()):
-                where = (place[:8] or "all") + (", this user" if key in mine else "")
-                grid.add_row(*(Text(screen.printable(text)) for text in (name, key, where)))
-        screen.show(console, grid)
+        screen.say("No key of a peer is known here yet. The first key seen for a name is kept.")
     if revoked := keyring.revoked():
-        screen.say(console, "\nRevoked keys", "bold")
-        for key in revoked:
-            screen.say(console, key, indent=2)
+        screen.say("\nRevoked keys\n  " + "\n  ".join(revoked))
 
 
 @app.command()
 def trust(
     name: Annotated[str, typer.Argument(help="The name of a peer.")],
     key: Annotated[str, typer.Argument(help="Its public key, as fedbo identity show prints it.")],
-    federation: _Federation = None,
+    federation: Annotated[
+        Path | None, typer.Option(help="Only in the federation of this file.")
+    ] = None,
 ) -> None:
     """Accept messages with this key under this name, in place of any other key.
 
     Ask the peer for its key first, through another channel than the exchange, such as the
     telephone.
     """
-    public, agreed = _parsed(key), _federation(federation)
-    before = _keyring().known(agreed).get(member(name))
+    public = parse_key(key)
+    agreed = None if federation is None else Federation.load(federation)
+    keyring = Keyring.user()
+    before = keyring.known(agreed).get(member(name))
     if before is not None and before != key and before in own_keys():
         checks.end(
             f"{member(name)!r} is a name of this user, with the key {before}, and another site "
             "uses it too. One of the two should take another name."
         )
-    try:
-        _keyring().trust(name, public, agreed)
-    except (OSError, FileRefused) as error:
-        checks.end(str(error))
+    keyring.trust(name, public, agreed)
     instead = f", no longer with {before}" if before not in (None, key) else ""
     where = "in every federation" if agreed is None else f"in {federation}"
-    typer.echo(
-        screen.lines(f"Messages of {member(name)!r} count {where} if signed with {key}{instead}.")
-    )
+    screen.say(f"Messages of {member(name)!r} count {where} if signed with {key}{instead}.")
     if agreed is not None and agreed.members:
         screen.say(
-            Console(),
             f"But {federation} lists the keys of its members, and that list decides: change the "
             "key there, and give every site the new file.",
             "yellow",
@@ -106,7 +88,7 @@ def revoke(
     ] = False,
 ) -> None:
     """Refuse a key from now on, under every name."""
-    keyring, keys = _keyring(), {key_or_name}
+    keyring, keys = Keyring.user(), {key_or_name}
     if not key_or_name.startswith("ed25519:"):
         name, places = member(key_or_name), keyring.by_federation().values()
         keys = {names[name] for names in places if name in names}
@@ -120,17 +102,19 @@ def revoke(
             "one, add --own. Peers then refuse this user until they trust the new key."
         )
     for key in sorted(keys):
-        try:
-            keyring.revoke(_parsed(key))
-            typer.echo(f"{key} is revoked: nothing that it signed is accepted here any more.")
-            if key in mine and key == str(_own()):
-                _replace_own()
-        except (OSError, FileRefused) as error:
-            checks.end(str(error))
+        keyring.revoke(parse_key(key))
+        screen.say(f"{key} is revoked: nothing that it signed is accepted here any more.")
+        if key in mine and key == str(KeyPair.load()):
+            screen.say(
+                f"That was this user's own key. The new one is {KeyPair.retire()}. Peers that know "
+                "the old one refuse the new one until they run fedbo identity trust NAME KEY, or "
+                "get a federation file that lists it. This user's studies sign with the new one "
+                "from their next message on.",
+                "yellow",
+            )
     screen.say(
-        Console(),
         "This counts for this user only. Tell the other sites to revoke the key too, or take it "
-        "out of the federation file if that lists it.",
+        "out of the federation file if that lists it."
     )
 
 
@@ -139,53 +123,8 @@ def import_(
     file: Annotated[Path, typer.Argument(help="A copy of another machine's identity.pem.")],
 ) -> None:
     """Import a private key, so that this machine can publish for a study that another began."""
-    try:
-        keys = KeyPair.add(file)
-    except OSError as error:
-        raise checks.unreadable("FILE", file, error, "a copy of identity.pem") from None
-    except KeyRefused as error:
-        checks.end(str(error))
+    keys = KeyPair.add(file)
     screen.say(
-        Console(),
         f"{keys} is in {keys.path}. Studies that sign with it can publish from this machine now. "
-        f"Remove {file} if nothing else needs it: whoever reads it can sign as this site.",
+        f"Remove {file} if nothing else needs it: whoever reads it can sign as this site."
     )
-
-
-def _replace_own() -> None:
-    new = KeyPair.retire()
-    screen.say(
-        Console(),
-        f"That was this user's own key. The new one is {new}. Peers that know the old one refuse "
-        "the new one until they run fedbo identity trust NAME KEY, or get a federation file that "
-        "lists it. This user's studies sign with the new one from their next message on.",
-        "yellow",
-    )
-
-
-def _own() -> KeyPair:
-    checks.require("identity", {"cryptography": "cryptography"})
-    try:
-        return KeyPair.load()
-    except (KeyRefused, StateMissing, OSError) as error:
-        checks.end(str(error))
-
-
-def _keyring() -> Keyring:
-    keyring = Keyring.user()
-    try:
-        keyring.known()
-    except (FileRefused, OSError) as error:
-        checks.end(str(error))
-    return keyring
-
-
-def _parsed(key: str) -> bytes:
-    try:
-        return parse_key(key)
-    except ValueError as error:
-        raise checks.refused(str(error), "KEY") from None
-
-
-def _federation(path: Path | None) -> Federation | None:
-    return None if path is None else checks.federation("--federation", path)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedbo.cli import checks, screen
-from fedbo.exchange import ExchangeError, HubExchange
+from fedbo.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
-from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Memberships
 from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair
 from fedbo.message.signed import member
@@ -27,7 +25,7 @@ def join(
     invite: Annotated[
         str | None,
         typer.Option(
-            metavar="INVITATION",
+            metavar="FILE",
             help="A file with the invitation, or - to read it from standard input: other users of "
             "this machine can see what is on the command line.",
         ),
@@ -47,56 +45,41 @@ def join(
     Without --invite, a member gets the current federation file: the list of members' keys may have
     changed.
     """
-    checks.require("client", {"httpx": "httpx"})
-    try:
-        url = HubUrl.parse(address)
-    except ExchangeError as error:
-        raise checks.refused(str(error), "URL") from None
-    try:
-        if invite is None:
-            mine, text = None, _refresh(HubExchange(address), federation)
-        else:
-            mine, text = _enrol(url, invite, name, federation, is_signed=not unsigned)
-    except (ValueError, TypeError, OSError) as error:
-        checks.end(_reason(error, federation))
-    screen.say(Console(), text)
-    _warn_of_others(mine)
-    place, file = (str(url) if mine is None else mine.place), str(federation)
-    screen.say(Console(), "In a study, only the sampler changes:")
-    typer.echo(screen.printable(f"  FederatedSampler({file!r}, exchange={place!r})"))
+    url = HubUrl.parse(address)
+    if invite is None:
+        place, text = str(url), _refresh(HubExchange(address), federation)
+    else:
+        place, text = _enrol(url, _read(invite), name, federation, is_signed=not unsigned)
+    screen.say(f"{text} In a study, only the sampler changes:")
+    screen.copied(f"FederatedSampler({str(federation)!r}, exchange={place!r})")
 
 
 def _enrol(
-    url: HubUrl, invite: str, name: str | None, file: Path, *, is_signed: bool
-) -> tuple[Membership, str]:
-    """Become a member and write the federation file; return what was done."""
-    invitation, done = _read(invite), ""
-    place = f"{url.base}/{invitation.name}"
+    url: HubUrl, invitation: Invitation, name: str | None, file: Path, *, is_signed: bool
+) -> tuple[str, str]:
+    """Become a member and write the federation file; return where, and what was done."""
+    place, done = f"{url.base}/{invitation.name}", ""
     keys = KeyPair.load() if is_signed else None
-    who = None if name is None else member(name)
     agreed: Federation | None = None
 
     def accept(federation: Federation) -> None:
         nonlocal agreed, done
         try:
             done = _check(file, federation, place)
-        except (ValueError, TypeError, OSError) as error:
-            other = f"{invitation.name}.toml"
-            other = other if file.name != other else f"{invitation.name}-2.toml"
+        except ValueError as error:
             raise ValueError(
-                f"{_reason(error, file)}. You have not joined, and the invitation is still valid. "
-                f"To keep both files: fedbo join {shlex.quote(place)} --invite - --federation "
-                f"{other} < invitation.txt"
+                f"{error}. You have not joined, and the invitation is still valid. To keep both "
+                f"files: fedbo join {shlex.quote(place)} --invite - --federation NEW"
             ) from None
         agreed = federation
 
-    mine = enrol(str(url), invitation, who, keys, accept)
+    mine = enrol(str(url), invitation, None if name is None else member(name), keys, accept)
     if agreed is None:
         already = f"You are the member {mine.member!r} of {mine.place} already."
-        return mine, f"{already} {_refresh(HubExchange(mine.place), file)}"
+        return place, f"{already} {_refresh(HubExchange(mine.place), file)}"
     _write(agreed, file)
     signed = f"signed with the key {mine.key}" if mine.key else "not signed"
-    return mine, (
+    return place, (
         f"You are now the member {mine.member!r} of {mine.place}. The token is in "
         f"{Memberships().path}, which only this user can read. Your messages will be {signed}. "
         f"{done}"
@@ -149,36 +132,12 @@ def _check(file: Path, theirs: Federation, place: str) -> str:
     return f"{file} lists new members: {', '.join(added)}." if added else f"{file} is up to date."
 
 
-def _warn_of_others(mine: Membership | None) -> None:
-    """Say that this user has another name in this federation too, perhaps by mistake."""
-    if mine is None:
-        return
-    for other in Memberships().at(HubUrl(mine.address, mine.federation)):
-        if other.member != mine.member:
-            leave = f"fedbo hub leave {shlex.quote(other.place)} --name {shlex.quote(other.member)}"
-            typer.echo(
-                screen.printable(
-                    f"Warning: you are also the member {other.member!r} there. If you only wanted "
-                    f"another name, leave as that member: {leave}"
-                ),
-                err=True,
-            )
-
-
 def _read(invite: str) -> Invitation:
-    """Return the invitation that was given: itself, a file with it, or "-"."""
+    """Return the invitation in a file, or in standard input for ``-``."""
     if invite == "-":
         return Invitation.parse(sys.stdin.readline(_LONGEST))
-    if os.path.isfile(invite):
+    try:
         with open(invite, encoding="utf-8", errors="replace") as file:
             return Invitation.parse(file.read(_LONGEST))
-    try:
-        return Invitation.parse(invite)
-    except ValueError as error:  # which does not quote it
-        raise ValueError(f"{error}. There is no file of this name either") from None
-
-
-def _reason(error: Exception, file: Path) -> str:
-    if not isinstance(error, OSError) or error.errno is None:
-        return str(error)
-    return f"{error.filename or file} cannot be used: {error.strerror}"
+    except OSError as error:  # the name may be the invitation itself, a secret
+        checks.end(f"the file with the invitation cannot be read: {error.strerror}")

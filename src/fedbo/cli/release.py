@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedbo.cli import checks, screen
 from fedbo.exchange import FolderExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
+from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair, is_installed
 from fedbo.privacy import statement
 
@@ -28,28 +28,18 @@ def release(
     ledger first, and refused when all planned releases were made. A hub makes its own: fedbo hub
     release.
     """
-    agreed = checks.federation("--federation", federation)
-    try:
-        agreed.require_plan()
-        place = exchange_at(address)
-        if not isinstance(place, FolderExchange):
-            raise checks.refused("a hub makes its own releases: fedbo hub release", "ADDRESS")
-        keys = KeyPair.load() if is_installed() and not unsigned else None
-        with checks.warnings_as_lines():
-            ledger = Ledger()
-            made, is_new = make_release(place, agreed, ledger, keys)
-            all_made = ledger.releases(agreed)
-    except (ValueError, OSError) as error:
-        checks.end(str(error))
-    console = Console()
+    agreed, place = Federation.load(federation), exchange_at(address)
+    if not isinstance(place, FolderExchange):
+        raise checks.refused("a hub makes its own releases: fedbo hub release", "ADDRESS")
+    keys, ledger = KeyPair.load() if is_installed() and not unsigned else None, Ledger()
+    made, is_new = make_release(place, agreed, ledger, keys)
     what = f"Release {made.sequence} of {screen.count(made.members, 'member')}"
     if is_new:
-        screen.say(console, f"{what} was made, and is in {place.address}.")
+        screen.say(f"{what} was made, and is in {place.address}.")
     else:
         screen.say(
-            console,
             f"{what} was recorded before and was not in {place.address}: it is there now. Nothing "
             "else was released.",
             "yellow",
         )
-    screen.say(console, statement(all_made))
+    screen.say(statement(ledger.releases(agreed)))

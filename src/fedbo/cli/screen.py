@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich import box
@@ -23,34 +23,39 @@ def lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+def say(text: str, style: str = "", indent: int = 0) -> None:
     """Print a sentence as it is: nothing in it counts as markup or can move the cursor."""
-    sentence = Text(lines(text), style=style)
+    console, sentence = Console(), Text(lines(text), style=style)
     indented = Padding(sentence, (0, 0, 0, indent)) if indent else sentence
     console.print(indented, width=min(_WIDTH, console.width))
 
 
-def show(console: Console, table: Table, *, above: int = 0, below: int = 0) -> None:
-    """Print a table, indented, with empty lines above and below it."""
-    console.print(Padding(table, (above, 0, below, 2)))
+def copied(line: str) -> None:
+    """Print a line to copy; it is not broken, whatever the width of the terminal."""
+    Console().print(Text(f"\n  {printable(line)}\n"), soft_wrap=True)
 
 
-def grid(*columns: str) -> Table:
-    """Make a table with a header and columns of text."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; its columns of numbers are aligned to the right."""
+    rows = [*rows]
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 2, 0, 0))
+    for i, title in enumerate(titles):
+        is_number = all(row[i] == "" or isinstance(row[i], int) for row in rows)
+        grid.add_column(title, overflow="fold", justify="right" if is_number else "left")
+    for row in rows:
+        texts = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+        grid.add_row(*(Text(printable(text)) for text in texts))
+    Console().print(Padding(grid, (0, 0, 0, 2)))
 
 
-def pairs(rows: Mapping[str, str]) -> Table:
-    """Make a table of names and their texts; an empty name marks a remark on the row above."""
-    table = Table.grid(padding=(0, 3, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in rows.items():
-        table.add_row(printable(name), Text(printable(text), style="" if name else "dim"))
-    return table
+def facts(texts: Mapping[str, str]) -> None:
+    """Print names and their texts, between empty lines."""
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in texts.items():
+        grid.add_row(printable(name), Text(printable(text)))
+    Console().print(Padding(grid, (1, 0, 1, 2)))
 
 
 def count(n: int, noun: str) -> str:

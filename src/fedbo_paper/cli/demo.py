@@ -59,7 +59,7 @@ def demo(
         tempfile.TemporaryDirectory(prefix="fedbo-", ignore_cleanup_errors=True) as temporary,
         hub.serving(wanted, Path(temporary)) as serving,
     ):
-        say(console, screen.introduction(wanted))
+        say(screen.introduction(wanted))
         where = f"\nThe hub's page: {serving.address}\nLog in with:    {serving.token}\n"
         console.print(Text(where))
         calls = [
@@ -74,14 +74,14 @@ def demo(
                     progress.advance(bar)
         except KeyboardInterrupt:
             workers.stop()
-            say(console, f"Stopped after {len(finished)} of {repeats} repeats.")
+            say(f"Stopped after {len(finished)} of {repeats} repeats.")
         except (ExchangeError, OSError) as error:
             checks.end(f"The demo cannot go on: {error}")
         if finished:
             outcome = Outcome(wanted, finished)
             screen.report(console, outcome)
             figure.draw(outcome, out)
-            say(console, f"The figure is in {out}.")
+            say(f"The figure is in {out}.")
         if len(finished) < repeats:
             raise typer.Exit(checks.INTERRUPTED)
         if stay:

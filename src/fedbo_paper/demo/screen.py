@@ -73,14 +73,13 @@ def report(console: Console, outcome: Outcome) -> None:
     largest = max(repeat.nbytes for repeat in outcome.finished)
     received = sum(repeat.received for repeat in outcome.finished)
     say(
-        console,
         f"{count(sent, 'message')} went to the hub, at most {size(largest)} each; "
-        f"{count(received, 'message')} came from it.",
+        f"{count(received, 'message')} came from it."
     )
-    say(console, "\nMean best validation accuracy of all sites:\n")
+    say("\nMean best validation accuracy of all sites:\n")
     console.print(trials_table(outcome))
     console.print()
-    say(console, summary(outcome))
+    say(summary(outcome))
 
 
 def _difference(effect: Effect) -> str:
