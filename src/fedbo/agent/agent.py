@@ -1,8 +1,6 @@
 """An agent: a party that tunes its own black box, helped by the messages of its peers.
 
-The path of a query: `Agent.ask` → policy → (own posterior draw | peers' messages) → argmax → space
-→ the user's objective → `Agent.tell`. The path of a message: `Agent.message` → regression over the
-shared features → a draw ω → the peer's `Agent.receive`.
+docs/architecture.md describes the paths of a query and of a message.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
-from fedbo.message.inbox import CHANCE_LIMIT, Held, inbox_for
+from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
 from fedbo.message.message import Heard, Message, read
 from fedbo.message.release import Release, draw_names
 from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, MessageRefused, member, parse_key
@@ -34,7 +32,7 @@ from fedbo.model.kernel import Array, one_thread
 from fedbo.policy.base import Policy, checked_query
 from fedbo.policy.pool import TipsThenPool
 from fedbo.policy.target import Origin, Target
-from fedbo.privacy.release import held_draws
+from fedbo.privacy.release import check_noise, held_draws
 from fedbo.space.axis import Parameter, Value
 from fedbo.space.space import Part
 
@@ -169,15 +167,12 @@ class Agent:
         return [self._ask(None) for _ in range(n)]
 
     def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
-        """Report the score of a trial. A trial is told once.
+        """Report the score of a trial, once; return the trial as it is now.
 
         Args:
             trial: A trial from `ask`, or the params of a trial that was never asked for.
             score: The score in the objective's units. None means that the trial failed, which
                 says nothing about its point; if the point itself is to blame, tell a bad score.
-
-        Returns:
-            The trial as it is now.
         """
         recorded = self._history.tell(trial, score)
         if recorded.score is not None:
@@ -191,10 +186,7 @@ class Agent:
     ) -> Trial:
         """Take over a pending trial that was begun elsewhere, such as before a restart.
 
-        Args:
-            params: The values of the parameters, by name.
-            origin: Where its query came from, as `ask` returned it there; ``"told"`` by default.
-            t: The number of the policy's query, as `ask` returned it there.
+        Its origin and t are those that `ask` returned there; ``"told"`` and None by default.
         """
         return self._history.add(params, origin, t).copy()
 
@@ -251,37 +243,26 @@ class Agent:
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
         decoded = [_decoded(i, message) for i, message in enumerate(messages)]
-        with one_thread():
-            known = [(message, self._held_of(message)) for message in decoded]
-        theirs = [
-            (message, held)
-            for message, held in known
-            if isinstance(message, Release) or message.sender != self.name
-        ]
-        self.keyring.check(self.federation, [message for message, _ in theirs])
+        for message in decoded:
+            self._check(message)
+        theirs = [m for m in decoded if isinstance(m, Release) or m.sender != self.name]
+        self.keyring.check(self.federation, theirs)
         self._forget_untrusted()
         if self.ledger is not None:
-            for message, _ in theirs:
+            for message in theirs:
                 if isinstance(message, Release):
                     self.ledger.receive(message)
-        chances = [_chance(self.policy, message.sender) for message, _ in theirs]
+        chances = [_chance(self.policy, message.sender) for message in theirs]
         agents = Counter(map(member, self.inbox.senders))
         with one_thread():
-            return sum(
-                self._take(message, held, chance, agents)
-                for (message, held), chance in zip(theirs, chances, strict=True)
-            )
+            taken = zip(theirs, chances, strict=True)
+            return sum(self._take(message, chance, agents) for message, chance in taken)
 
     def forget(self, senders: Iterable[str]) -> int:
-        """Forget the messages of these peers, as if they had never arrived.
+        """Forget the messages of these senders, as if they had never arrived; return how many.
 
         Later messages of them are taken again. What was queried until then stays as it is.
-
-        Args:
-            senders: Names of peers, or of who sent a release; others are ignored.
-
-        Returns:
-            The number of messages that were forgotten; a release counts as its 64 draws.
+        Unknown senders are ignored, and a release counts as its 64 draws.
 
         >>> from fedbo import Agent, Federation, Float
         >>> federation = Federation({"x": Float(0, 1)})
@@ -291,31 +272,31 @@ class Agent:
         >>> agent.receive(peer.message()), agent.forget(["site-a", "site-b"]), len(agent.inbox)
         (1, 1, 0)
         """
-        if isinstance(senders, str):
-            raise TypeError(f"senders is {senders!r}, expected a list of names, [{senders!r}]")
         named = list(senders)
         gone = named + [name for sender in named for name in draw_names(sender)]
         for sender in gone:
             self._held.pop(sender, None)
         return self.inbox.remove(gone)
 
-    def _held_of(self, message: Heard) -> list[Held]:
-        """Check a message, and return what the inbox holds of it."""
+    def _check(self, message: Heard) -> None:
         self.federation.check(message)
         if isinstance(message, Release):
-            return held_draws(self.federation, message)
-        if self.federation.privacy is not None:
+            check_noise(self.federation, message)
+        elif self.federation.privacy is not None:
             raise MessageRefused(
                 f"the message of {message.sender!r} is a contribution, which is for "
                 f"{self.federation.privacy.by!r} only: agents hear its releases"
             )
-        return [self.federation.held(message)]
 
-    def _take(self, message: Heard, held: list[Held], chance: float, agents: Counter[str]) -> bool:
+    def _take(self, message: Heard, chance: float, agents: Counter[str]) -> bool:
         """Hold a message, or the draws of a release, in place of an earlier one.
 
         ``agents`` counts those in the inbox, by member.
         """
+        if isinstance(message, Release):
+            held = held_draws(self.federation, message)
+        else:
+            held = [self.federation.held(message)]
         first = held[0].sender
         is_new = first not in self.inbox
         if is_new and (why := self._why_no_room_for(message, len(held), agents)):
@@ -470,10 +451,8 @@ class Agent:
     def explain(self, draws: int = 32) -> Explanation:
         """Explain where queries came from, what each peer contributed, what collaborating saved.
 
-        This changes no later query, and takes seconds at 50 trials. See `fedbo.insight.explain`.
-
-        Args:
-            draws: Number of replays behind the estimate of trials saved.
+        This changes no later query, and takes seconds at 50 trials: ``draws`` is the number of
+        replays behind the estimate of trials saved. See `fedbo.insight.explain`.
         """
         from fedbo.insight.explain import explain
 
@@ -484,12 +463,7 @@ class Agent:
         return self._initial.alone()
 
     def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
-        """Return the random stream for this purpose, from its beginning.
-
-        Args:
-            purpose: What the stream is for.
-            *key: Selects one of several streams, such as the number of a query.
-        """
+        """Return the random stream for this purpose, from its beginning; see `Stream`."""
         return purpose.generator(self._entropy, *key)
 
     # How a query comes about
@@ -573,8 +547,6 @@ def _chance(policy: Policy, sender: str) -> float:
 
 
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:
-    if not isinstance(federation, Federation):
-        raise TypeError(f"federation is {federation!r}, expected a fedbo.Federation")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
     printable = isinstance(name, str) and name.isprintable()

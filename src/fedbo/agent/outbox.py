@@ -143,10 +143,7 @@ class Outbox:
 
 
 def write_together(outboxes: Iterable[Outbox]) -> None:
-    """Make the messages of all agents that have a score, at once.
-
-    This is faster than `Outbox.write` for each, and may change the last bits of the numbers.
-    """
+    """Make the messages of all agents that have a score, at once: see `Agent.messages`."""
     groups: dict[int, list[tuple[Outbox, Regression, Array]]] = {}
     for outbox in outboxes:
         if outbox.message is None:

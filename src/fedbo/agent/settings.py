@@ -33,10 +33,7 @@ class Stream(Enum):
     EXPLAIN = tuple(b"explain")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:
-        """Return this stream of the agent with this entropy, from its beginning.
-
-        A key, such as the number of a query, selects one of several streams.
-        """
+        """Return this stream of an agent from its beginning; a key selects one of several."""
         seed = np.random.SeedSequence(entropy, spawn_key=(*self.value, *key))
         return np.random.default_rng(seed)
 
@@ -80,13 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
-        """Return the i-th initial point (D,); the same generator state gives the same design.
-
-        Args:
-            space: Where queries may lie.
-            i: Number of the point, from 0.
-            rng: The source of randomness, in the same state for each i.
-        """
+        """Return the i-th initial point (D,), i ≥ 0; rng is in the same state for each i."""
         return space.design_point(i, rng)
 
     def scores(self, y: Array) -> Scores:
@@ -94,12 +85,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Standardised(y)
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
-        """Return the model of the agent's own objective on a cube with this many dimensions.
-
-        Args:
-            dimensions: D, the dimensions of the cube.
-            state: The state of a saved model (default: a new model).
-        """
+        """Return the model of the agent's own objective: a new one, or a saved one's state."""
         return Surrogate(self.surrogate, dimensions, state)
 
     @property
@@ -110,14 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def revise(
         self, x: Array, tried: Array, space: Space | Part, rng: np.random.Generator
     ) -> Array:
-        """Return the point (D,) to query instead of the policy's x; by default x itself.
-
-        Args:
-            x: The policy's choice.
-            tried: The points (n, D) of all trials so far.
-            space: Where queries may lie.
-            rng: The source of randomness of this query.
-        """
+        """Return the point (D,) to query instead of the policy's x; ``tried`` are all trials'."""
         return x
 
     def informs(self, trial: Trial) -> bool:
@@ -155,12 +134,9 @@ class InitialPoints:
         return have < len(self) and self._left() > 0
 
     def next(self, key: int | None) -> Array | None:
-        """Return the next initial point (D,), or None if there were enough.
+        """Return the next initial point (D,), or the one with this index in the design.
 
-        If the space lists its points, tried ones are skipped until all have been tried.
-
-        Args:
-            key: The index of the point in the design; by default, that of the next one.
+        None if there were enough. Listed points are skipped if they were tried, until all were.
         """
         if self._left() <= 0:
             return None

@@ -19,7 +19,7 @@ above instead. For large x the difference g loses digits, and beyond `_FAR` the 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,11 +97,6 @@ def deviation(variance: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(variance, LEAST_VARIANCE)))
 
 
-def improvement(mu: Array, var: Array, best: float) -> Array:
-    """Return log EI from means and variances, (n,)."""
-    return log_ei(mu, deviation(var), best)
-
-
 def improvement_and_slopes(mu: Array, var: Array, best: float) -> tuple[Array, Array, Array]:
     """Return log EI (n,), and its derivatives with respect to mean and variance, (n, 1)."""
     s = deviation(var)
@@ -110,18 +105,24 @@ def improvement_and_slopes(mu: Array, var: Array, best: float) -> tuple[Array, A
     return value, by_mu[:, None], by_var[:, None]
 
 
-class Improvement(ABC):
-    """The logarithm of an expected improvement, a function on the cube."""
+class Improvement:
+    """The logarithm of an expected improvement over ``best``, a function on the cube.
+
+    `predict` returns the mean and variance (n,) of a belief.
+    """
 
     screened = SCREENED
+    best: float
+    predict: Callable[[Array], tuple[Array, Array]]
 
     def __call__(self, X: Array) -> Array:
         if len(X) <= _BLOCK:
             return self._values(X)
         return np.concatenate([self._values(X[i : i + _BLOCK]) for i in range(0, len(X), _BLOCK)])
 
-    @abstractmethod
-    def _values(self, X: Array) -> Array: ...
+    def _values(self, X: Array) -> Array:
+        mu, var = self.predict(X)
+        return log_ei(mu, deviation(var), self.best)
 
 
 class ExpectedImprovement(Improvement):
@@ -132,12 +133,8 @@ class ExpectedImprovement(Improvement):
     """
 
     def __init__(self, belief: Marginal, best: float) -> None:
-        self.belief = belief
-        self.best = best
+        self.belief, self.predict, self.best = belief, belief.predict, best
         self.length_scales = belief.length_scales
-
-    def _values(self, X: Array) -> Array:
-        return improvement(*self.belief.predict(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         mu, var, mu_gradient, var_gradient = self.belief.predict_with_gradient(X.astype(np.float64))

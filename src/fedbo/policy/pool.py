@@ -40,14 +40,6 @@ the score that the pool expects.
 
 **The trust.** The evidence of a model is the product of the densities with which it predicts each
 score from the previous ones. Q compares the evidence of the pool with that of the agent's own GP.
-
-**What it is worth.** Regret after 5, 10 and 20 trials, geometric mean of the ratios to following
-tips and then ignoring the peers (docs/lab/tips.md):
-
-======  ========  ========  =======  =========
-SVM     landmine  AdaBoost  LCBench  synthetic
-0.91    1.05      0.99      0.99     0.62
-======  ========  ========  =======  =========
 """
 
 from __future__ import annotations
@@ -62,12 +54,7 @@ from scipy.linalg.lapack import dtrtrs
 from fedbo.message.inbox import Single
 from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
 from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
-from fedbo.policy.improvement import (
-    Improvement,
-    OwnImprovement,
-    improvement,
-    improvement_and_slopes,
-)
+from fedbo.policy.improvement import Improvement, OwnImprovement, improvement_and_slopes
 from fedbo.policy.peers import Peers
 from fedbo.policy.target import Origin, Query, Target
 from fedbo.policy.tips import first_trial
@@ -116,7 +103,7 @@ def query_alone(target: Target, is_draw: bool) -> Query:
     return target.query_acquisition(OwnImprovement(belief, best), or_next_best=True)
 
 
-class TipsThenPool(Policy, frozen=True, tag="tips-then-pool"):
+class TipsThenPool(EI, frozen=True, tag="tips-then-pool"):
     """Tries the tips of peers, then follows the expected improvement of their pool. The default.
 
     Without messages, and beyond 200 scores, it is `EI`. It weighs peers by itself and does not use
@@ -129,12 +116,7 @@ class TipsThenPool(Policy, frozen=True, tag="tips-then-pool"):
     Steps(values=(0.9,))
     """
 
-    schedule: Schedule = Gradual(32)
-
     begins: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "schedule", schedule_from(self.schedule))
 
     def query(self, target: Target) -> Query:
         listens = bool(target.inbox.informed) and len(target.X) <= _LAST
@@ -225,9 +207,6 @@ class Pool(Improvement):
         V = _solved(self._L, k.T)
         prior = spread + (_OWN_PART * self._hyper.signal_variance + _CONSTANT)
         return mean + k @ self._alpha, prior - np.einsum("ij,ij->j", V, V), V
-
-    def _values(self, X: Array) -> Array:
-        return improvement(*self.predict(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         B, offset, nu, S, S_Psi = self._twins.double

@@ -13,15 +13,10 @@ nu, A      Σ w_n ν_n and Σ w_n² C_n: all peers together                     
 best       the ensemble's largest mean at an observed point                          scalar
 =========  ========================================================================  ========
 
-This follows the authors where the public code of the federated version does not:
-
-* The target's loss compares f⁻ʲ(x_j) with f⁻ʲ(x_k), *joint* draws of the belief that leaves out
-  observation j. Independent draws would count the target's own noise against it.
-* The expected improvement is over the ensemble's best prediction at an observed point, as in the
-  authors' noisy expected improvement. The ensemble need not agree with any observed score.
-
-In a tie between the target and peers, the target wins. Peers that tie divide the draw equally. The
-shares take longer to compute with more peers; the acquisition function does not.
+As in the authors' publication, and unlike the public code of the federated version, the target's
+loss compares *joint* draws f⁻ʲ(x_j) and f⁻ʲ(x_k) of the belief that leaves out observation j, and
+the expected improvement is over the ensemble's best prediction at an observed point. In a tie
+between the target and peers, the target wins. Peers that tie divide the draw equally.
 """
 
 from __future__ import annotations
@@ -37,12 +32,7 @@ from fedbo.model.features import Features
 from fedbo.model.kernel import Array, Twins
 from fedbo.model.surrogate import Marginal
 from fedbo.policy.base import Policy
-from fedbo.policy.improvement import (
-    ExpectedImprovement,
-    Improvement,
-    improvement,
-    improvement_and_slopes,
-)
+from fedbo.policy.improvement import ExpectedImprovement, Improvement, improvement_and_slopes
 from fedbo.policy.peers import Counts, Ranking
 from fedbo.policy.target import Origin, Query, Target
 
@@ -148,18 +138,15 @@ class EnsembleImprovement(Improvement):
         self.own, self.share, self.features = own, share, features
         self.length_scales = np.minimum(features.length_scales, own.length_scales)
         self._peers = Twins(nu, A)
-        self.best = float(self.moments(X)[0].max())
+        self.best = float(self.predict(X)[0].max())
 
-    def moments(self, X: Array) -> tuple[Array, Array]:
+    def predict(self, X: Array) -> tuple[Array, Array]:
         """Return the mean and variance (n,) of the ensemble; its own part always in float64."""
         nu, A = self._peers.like(X)
         Phi = self.features(X)
         own_mu, own_var = self.own.predict(X.astype(np.float64))
         mu: Array = Phi @ nu + self.share * own_mu
         return mu, np.einsum("ij,ij->i", Phi @ A, Phi) + self.share**2 * own_var
-
-    def _values(self, X: Array) -> Array:
-        return improvement(*self.moments(X), self.best)
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
         w, (nu, A) = self.share, self._peers.like(X)

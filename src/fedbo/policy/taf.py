@@ -16,10 +16,8 @@ R_n        factor of peer n's belief, see `fedbo.message.inbox`                 
 
 The acquisition function is (w EI + Σ w_n EI_n) / (w + Σ w_n); the code computes its logarithm.
 
-This corrects three errors in the public code of the federated version. It gives each peer its
-neighbour's incumbent. Its distances all tend to 0 with more observations, although ρ is meant for a
-fraction of pairs. And it draws a peer's improvement at random in each evaluation, although the
-expectation is known.
+The public code of the federated version gives each peer its neighbour's incumbent, has distances
+that all tend to 0 with more observations, and draws a peer's improvement at random.
 """
 
 from __future__ import annotations
@@ -95,74 +93,66 @@ class TAF(Policy, frozen=True, tag="taf"):
         rows = np.flatnonzero(shares)
         if not len(rows):
             return own
-        peers = Peers(target.phi, target.beliefs.nu[rows], target.beliefs.R[rows])
-        bests = target.beliefs.incumbents[rows]
-        return TransferImprovement(own, self.own_share, peers, bests, shares[rows])
+        inbox, share = target.beliefs, self.own_share
+        peers = inbox.nu[rows], inbox.R[rows], inbox.incumbents[rows], shares[rows]
+        return TransferImprovement(own, share, target.phi, *peers)
 
 
-class Peers:
-    """The means φᵀν_n and variances ‖φ‖² − ‖R_nφ‖² of m peers, with nu (m, M) and R (m, r, M)."""
+class TransferImprovement(Improvement):
+    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)] of m peers with nu (m, M), R (m, r, M), w_n (m,).
 
-    def __init__(self, features: Features, nu: Single, R: Single) -> None:
-        self.features = features
-        self.m, self.rank, M = R.shape
+    Their means are φᵀν_n, and their variances ‖φ‖² − ‖R_nφ‖².
+    """
+
+    def __init__(
+        self,
+        own: ExpectedImprovement,
+        share: float,
+        features: Features,
+        nu: Single,
+        R: Single,
+        bests: Array,
+        shares: Array,
+    ) -> None:
+        self.own, self.features, self.bests = own, features, bests
+        self.length_scales = np.minimum(own.length_scales, features.length_scales)
+        total = share + shares.sum()
+        self._log_own, self._log_peers = np.log(share / total), np.log(shares / total)
+        self._m, self._rank, M = R.shape
         self._twins = Twins(cast("Array", nu), cast("Array", R.reshape(-1, M)))
 
     def moments(self, Phi: Array) -> tuple[Array, Array]:
         """Return the means and variances (n, m) at points with features Phi (n, M)."""
         nu, R = self._twins.like(Phi)
-        n = len(Phi)
-        taken = np.empty((n, self.m), dtype=Phi.dtype)
-        together = max(1, _CACHED // max(1, n * self.rank))
-        for i in range(0, self.m, together):
-            R_phi = Phi @ R[i * self.rank : (i + together) * self.rank].T
-            R_phi = R_phi.reshape(n, min(together, self.m - i), self.rank)  # a rank may be 0
-            np.einsum("nmr,nmr->nm", R_phi, R_phi, out=taken[:, i : i + together])
-        return Phi @ nu.T, self.features.signal_variance - taken
-
-    def moments_and_products(self, Phi: Array) -> tuple[Array, Array, Array]:
-        """Return `moments` for a few points, and R_nφ (n, m, r), which `gradient` needs."""
-        nu, R = self._twins.like(Phi)
-        R_phi = (Phi @ R.T).reshape(len(Phi), self.m, self.rank)
-        taken = np.einsum("nmr,nmr->nm", R_phi, R_phi)
-        return Phi @ nu.T, self.features.signal_variance - taken, R_phi
-
-    def gradient(self, R_phi: Array, by_mu: Array, by_var: Array) -> Array:
-        """Return dg/dφ (n, M) from dg/d mean and dg/d variance (n, m); R_phi is overwritten."""
-        nu, R = self._twins.like(R_phi)
-        R_phi *= -2.0 * by_var[:, :, None]
-        gradient: Array = by_mu @ nu + R_phi.reshape(len(R_phi), len(R)) @ R
-        return gradient
-
-
-class TransferImprovement(Improvement):
-    """log [(w EI + Σ w_n EI_n) / (w + Σ w_n)]; share is w, bests are the m peers' incumbents."""
-
-    def __init__(
-        self, own: ExpectedImprovement, share: float, peers: Peers, bests: Array, shares: Array
-    ) -> None:
-        self.own, self.peers, self.bests = own, peers, bests
-        self.length_scales = np.minimum(own.length_scales, peers.features.length_scales)
-        total = share + shares.sum()
-        self._log_own = np.log(share / total)
-        self._log_peers = np.log(shares / total)
+        n, r = len(Phi), self._rank
+        known = np.empty((n, self._m), dtype=Phi.dtype)
+        together = max(1, _CACHED // max(1, n * r))
+        for i in range(0, self._m, together):
+            R_phi = Phi @ R[i * r : (i + together) * r].T
+            R_phi = R_phi.reshape(n, min(together, self._m - i), r)  # a rank may be 0
+            np.einsum("nmr,nmr->nm", R_phi, R_phi, out=known[:, i : i + together])
+        return Phi @ nu.T, self.features.signal_variance - known
 
     def _values(self, X: Array) -> Array:
-        mu, var = self.peers.moments(self.peers.features(X))
+        mu, var = self.moments(self.features(X))
         parts = log_ei(mu, deviation(var), self.bests) + self._log_peers.astype(X.dtype)
         return _log_sum(self.own(X) + self._log_own, parts)[0]
 
     def value_and_gradient(self, X: Array) -> tuple[Array, Array]:
-        tangent = self.peers.features.tangent(X)
-        mu, var, R_phi = self.peers.moments_and_products(tangent.Phi)
+        tangent = self.features.tangent(X)
+        nu, R = self._twins.like(tangent.Phi)
+        R_phi = (tangent.Phi @ R.T).reshape(len(X), self._m, self._rank)
+        var = self.features.signal_variance - np.einsum("nmr,nmr->nm", R_phi, R_phi)
         s = deviation(var)
-        parts, by_mu, by_s = log_ei_and_slopes(mu, s, self.bests)
+        parts, by_mu, by_s = log_ei_and_slopes(tangent.Phi @ nu.T, s, self.bests)
         parts += self._log_peers.astype(X.dtype)
         own, own_gradient = self.own.value_and_gradient(X)
         value, own_share, shares = _log_sum(own + self._log_own, parts)
         by_var = shares * by_s * (var > LEAST_VARIANCE) / (2.0 * s)
-        slopes = self.peers.gradient(R_phi, shares * by_mu, by_var)
-        return value, tangent.gradient(slopes) + own_share[:, None] * own_gradient
+        by_phi = (shares * by_mu) @ nu
+        R_phi *= -2.0 * by_var[:, :, None]
+        by_phi += R_phi.reshape(len(X), len(R)) @ R
+        return value, tangent.gradient(by_phi) + own_share[:, None] * own_gradient
 
 
 def _log_sum(own: Array, parts: Array) -> tuple[Array, Array, Array]:

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Literal, cast, get_args
 
 import msgspec
@@ -53,14 +52,8 @@ class Origin(msgspec.Struct, frozen=True):
         trust: How much the policy relied on each peer when it chose, by name. The rest up to 1 is
             the share of the agent's own model.
 
-    Raises:
-        ValueError: If the source is unknown, or credit or trust do not fit it.
-
     >>> Origin("peer", credit={"site-a": 1.0}).peer
     'site-a'
-    >>> Origin("magic")
-    Traceback (most recent call last):
-    ValueError: source is 'magic', expected initial, tip, ... or told
     """
 
     source: Source = "own"
@@ -68,9 +61,8 @@ class Origin(msgspec.Struct, frozen=True):
     trust: dict[str, float] = {}
 
     def __post_init__(self) -> None:
-        *most, last = get_args(Source)
         if self.source not in get_args(Source):
-            raise ValueError(f"source is {self.source!r}, expected {', '.join(most)} or {last}")
+            raise ValueError(f"source is {self.source!r}, expected one of {get_args(Source)}")
         for name in ("credit", "trust"):
             force_setattr(self, name, _checked_shares(name, getattr(self, name)))
         if self.source == "peer" and len(self.credit) != 1:
@@ -89,14 +81,13 @@ class Origin(msgspec.Struct, frozen=True):
 
 def _checked_shares(name: str, shares: object) -> dict[str, float]:
     """Return a copy in Python's own types."""
-    if not isinstance(shares, dict) or not all(
-        isinstance(peer, str) and isinstance(share, Real) and 0.0 <= float(share) < math.inf
-        for peer, share in shares.items()
-    ):
-        raise ValueError(f"{name} is {shares!r}, expected shares of 0 to 1 by the peers' names")
-    if sum(shares.values()) > 1.0 + _SLACK:
-        raise ValueError(f"{name} is {shares!r}, expected at most 1 in total")
-    return {peer: float(share) for peer, share in shares.items()}
+    try:
+        checked = {str(peer): float(share) for peer, share in dict(shares).items()}  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        checked = {"": math.nan}
+    if not all(share >= 0.0 for share in checked.values()) or sum(checked.values()) > 1.0 + _SLACK:
+        raise ValueError(f"{name} is {shares!r}, expected shares of at most 1 in total, by peer")
+    return checked
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -179,15 +170,10 @@ class Target:
         return self.phi.function(omega)
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:
-        """Return the largest of these shares by the names of the peers in these inbox rows.
+        """Return the shares (k,) of the peers in these inbox rows (k,) by name.
 
-        Args:
-            rows: Rows of the peers in the inbox, (k,).
-            shares: The share of each of these peers, (k,).
-
-        Returns:
-            At most 8 shares, all above 0, largest first. The draws of a private release are one
-            peer, with the name of who made it.
+        At most 8 of them, all above 0, largest first. The draws of a private release are one peer,
+        with the name of who made it.
         """
         if self.federation.privacy is not None:
             total = float(shares.sum())
@@ -200,7 +186,7 @@ class Target:
     def query_draw(self, draw: SampledFunction, origin: Origin | None = None) -> Query:
         """Query where a draw is largest; use a new own draw if a trial is pending or failed there.
 
-        A point that has a score may be queried again: the next draw differs, and scores are noisy.
+        A point with a score may be queried again: the next draw differs, and scores are noisy.
         """
         x = self.argmax(draw)
         taken = self._is_near(x[None], self.open_points, draw.length_scales, SAME)
@@ -217,12 +203,8 @@ class Target:
 
         A point is taken if it lies close to any trial: complete, pending or failed. An acquisition
         function hardly changes until the next score, so it would send all parallel workers to one
-        point, or insist on a point that fails.
-
-        Args:
-            acquisition: The function to maximise.
-            origin: Where the function came from; the agent's own model by default.
-            or_next_best: Whether to try the search's next best points before an own draw.
+        point, or insist on a point that fails. With ``or_next_best``, the search's next best points
+        come before an own draw.
         """
         scales = np.asarray(self.belief.hyper.length_scales)
 
@@ -236,10 +218,8 @@ class Target:
     def argmax(self, function: SampledFunction, taken: Taken | None = None) -> Array:
         """Return the point (D,) of the space where the function is largest.
 
-        Args:
-            function: The function to maximise.
-            taken: Says which points (n, D) to pass over if the search found others. On a space of
-                listed points it has no effect: a point is not repeated until all were tried.
+        Points (n, D) that are taken are passed over if the search found others. Listed points are
+        not repeated until all were tried, whatever is taken.
         """
         best = self.X[np.argsort(-self.y)[:_BEST]]
         if self.space.points is not None:

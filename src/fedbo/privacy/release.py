@@ -168,8 +168,9 @@ def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
     return replace(quiet, votes=tuple(votes.tolist()), sums=tuple(sums.tolist()))
 
 
-def _check_noise(plan: Plan, published: Release) -> None:
+def check_noise(federation: Federation, published: Release) -> None:
     """Refuse a release with less noise than was planned; rounding errors do not count."""
+    plan = federation.require_plan()
     for name, value, needed in (
         ("votes_scale", published.votes_scale, float(votes_scale(plan))),
         (
@@ -237,8 +238,6 @@ def held_draws(federation: Federation, published: Release) -> list[Held]:
     The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
     everyone who holds the release.
     """
-    federation.check(published)
-    _check_noise(federation.require_plan(), published)
     digest = hashlib.sha256(published.content).digest()
     Z = draws(federation, published, np.random.default_rng(list(digest)))
     voted = voted_points(federation, published)
