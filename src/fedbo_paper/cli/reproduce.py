@@ -158,7 +158,6 @@ def _compare(
     console = Console()
     summary = _run(console, scheduler, jobs, partial(results.reproduce, asked, out, data=data))
     console.print(results.shown(summary))
-    console.print("ε is ours by privacy loss distributions; published ones are in brackets.")
     console.print(f"{asked.seeds} seeds. The figure is in {out / 'dp.png'}.", soft_wrap=True)
 
 

@@ -22,7 +22,7 @@ from fedbo_paper.dp.server import PrivateMean, Regions
 from fedbo_paper.experiments.plan import seed_of
 from fedbo_paper.problems.problems import Landmine, Objective, Tasks
 
-#: Seeds of the whole comparison: see docs/experiments.md for what they cost.
+#: Seeds of the whole comparison.
 SEEDS = 10
 #: The round of the published values.
 PUBLISHED_ROUND = 60

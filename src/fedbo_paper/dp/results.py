@@ -141,20 +141,11 @@ def shown(summary: Table) -> Shown:
     """Return the last round as a table for a terminal."""
     last = summary.where(round=int(summary["round"].max()))
     title = f"1 − AUC after round {last['round'][0]}, mean of all fields ± half its 95 % interval"
-    table = screen.table("method", "ε", "1 − AUC", "less its rival", "", "published", title=title)
+    table = screen.table("method", "ε", "1 − AUC", "less its rival", "", title=title)
     for i, curve in enumerate(CURVES):
         at = {name: column[i] for name, column in last.items()}
-        reach = at["difference_high"] - at["difference"]
-        table.add_row(
-            *(curve.label, _epsilon(at["epsilon"], at["published_epsilon"])),
-            f"{at['loss']:.4f} ± {at['high'] - at['loss']:.4f}",
-            *((f"{at['difference']:+.4f} ± {reach:.4f}", curve.rival) if i else ("", "")),
-            "" if math.isnan(at["published"]) else f"{at['published']:.4f}",
-        )
+        epsilon = "∞" if math.isinf(at["epsilon"]) else f"{at['epsilon']:.2f}"
+        own = f"{at['loss']:.4f} ± {at['high'] - at['loss']:.4f}"
+        lead = f"{at['difference']:+.4f} ± {at['difference_high'] - at['difference']:.4f}"
+        table.add_row(curve.label, epsilon, own, *((lead, curve.rival) if i else ("", "")))
     return table
-
-
-def _epsilon(epsilon: float, published: float) -> str:
-    """The accounted ε at the publication's δ, and the published one in brackets."""
-    ours = "∞" if math.isinf(epsilon) else f"{epsilon:.2f}"
-    return ours if math.isnan(published) else f"{ours} ({published:g})"
