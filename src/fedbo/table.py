@@ -1,18 +1,11 @@
-"""A table of results: named columns as numpy arrays, and a CSV file that restores them exactly.
-
-In the file, strings are quoted and nothing else is, so the agent named "7" stays a string. Numbers
-are written with as many digits as they need. The standard `csv` module writes such files, but its
-reader does not tell whether a cell was quoted; so this module reads them itself.
-"""
+"""A table of results: named columns as numpy arrays, which a CSV file keeps."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 Column = NDArray[Any]
 Cell = str | int | float | bool
 
-_CELL = re.compile(r'("(?:[^"]|"")*"|[^",\r\n]*)(,|\r?\n|\Z)')
 _SHOWN = 8  # rows in a repr
+_NUMBERS = (int, float, np.number)
 
 
 class Table(Mapping[str, Column]):
@@ -61,13 +54,8 @@ class Table(Mapping[str, Column]):
         >>> Table.from_rows(["x", "y"], [(1, "a"), (2, "b")])["y"].tolist()
         ['a', 'b']
         """
-        if len({*columns}) < len(columns):
-            raise ValueError(f"two columns have the same name: {[*columns]}")
-        for i, row in enumerate(rows):
-            if len(row) != len(columns):
-                expected = f"expected {len(columns)}, one for each of {[*columns]}"
-                raise ValueError(f"row {i} has {len(row)} cells, {expected}")
-        return cls({name: [row[k] for row in rows] for k, name in enumerate(columns)})
+        cells = [*zip(*rows, strict=True)] if rows else [()] * len(columns)
+        return cls(dict(zip(columns, cells, strict=True)))
 
     @classmethod
     def join(cls, tables: Iterable[Table], **labels: Sequence[Cell]) -> Table:
@@ -78,17 +66,13 @@ class Table(Mapping[str, Column]):
             **labels: Further columns, placed first, with one value for each table.
         """
         tables = list(tables)
-        columns = tables[0].columns
-        for i, table in enumerate(tables):
-            if table.columns != columns:
-                raise ValueError(
-                    f"tables[{i}] has the columns {[*table.columns]}, tables[0] {[*columns]}"
-                )
+        if len(columns := {table.columns for table in tables}) != 1:
+            raise ValueError(f"the tables have the columns {columns}, expected all the same")
         joined: dict[str, ArrayLike] = {}
         for name, values in labels.items():
             pairs = zip(values, tables, strict=True)
             joined[name] = [value for value, table in pairs for _ in range(table.height)]
-        return cls(joined | {name: _joined([t[name] for t in tables]) for name in columns})
+        return cls(joined | {name: _joined([t[name] for t in tables]) for name in tables[0]})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -141,18 +125,17 @@ class Table(Mapping[str, Column]):
     def from_csv(cls, path: str | os.PathLike[str]) -> Table:
         """Read a file that `to_csv` wrote, or any CSV file with a header line.
 
-        Unquoted cells that look like a number, ``True`` or ``False`` are read as such.
+        A column whose cells are all numbers, or all ``True`` or ``False``, is read as such.
 
         Raises:
-            ValueError: If the file is not a table; the text names the file and the line.
+            ValueError: If the file is not a table; the text names it.
         """
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            text = file.read()
         try:
-            header, *rows = _cells(text)
-            return cls.from_rows([str(name) for name in header], rows)
-        except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
+            with Path(path).open(encoding="utf-8", newline="") as file:
+                header, *rows = csv.reader(file, strict=True)
+            return cls({name: _read([row[i] for row in rows]) for i, name in enumerate(header)})
+        except (ValueError, IndexError, csv.Error) as error:
+            raise ValueError(f"{os.fspath(path)} is not a table: {error}") from None
 
     def __repr__(self) -> str:
         texts = [[name, *map(_shown, column[:_SHOWN].tolist())] for name, column in self.items()]
@@ -165,26 +148,13 @@ class Table(Mapping[str, Column]):
 
 
 def _column(values: ArrayLike) -> Column:
-    if isinstance(values, np.ndarray):
-        column = values.copy()
-    else:
-        objects = np.asarray(values, dtype=object).tolist()
-        cells = [cell.item() if isinstance(cell, np.generic) else cell for cell in objects]
-        column = np.array(cells, dtype=_dtype({type(cell) for cell in cells}, cells))
+    types = set() if isinstance(values, np.ndarray) else {*map(type, values)}  # type: ignore[arg-type]
+    is_mixed = len(types) > 1 and not all(issubclass(t, _NUMBERS) and t is not bool for t in types)
+    column = np.array(values, object if is_mixed else None)  # a mixture must not become text
     if column.ndim != 1:
         raise ValueError(f"a column has shape {column.shape}, expected (n,)")
     column.flags.writeable = False
     return column
-
-
-def _dtype(types: set[type], cells: Sequence[Any]) -> type:
-    if types == {int}:
-        return np.int64 if all(-(2**63) <= cell < 2**63 for cell in cells) else object
-    if types <= {int, float}:
-        return np.float64
-    if types == {bool}:
-        return np.bool_
-    return np.str_ if types == {str} else object
 
 
 def _joined(parts: Sequence[Column]) -> ArrayLike:
@@ -202,33 +172,12 @@ def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def _cells(text: str) -> list[list[Cell]]:
-    if not text:
-        raise ValueError("the file is empty, expected a header")
-    rows: list[list[Cell]] = [[]]
-    at = 0
-    for match in _CELL.finditer(text):
-        if match.start() != at:
-            break
-        rows[-1].append(_read(match[1]))
-        at, end = match.end(), match[2]
-        if at == len(text) and end != ",":
-            return rows
-        if end != ",":
-            rows.append([])
-    line = 1 + text.count("\n", 0, at)
-    raise ValueError(f"line {line} has a quote in the middle of a cell, or one too few")
-
-
-@lru_cache(maxsize=1 << 16)  # most cells of a long table are labels that repeat
-def _read(cell: str) -> Cell:
-    if cell.startswith('"'):
-        return cell[1:-1].replace('""', '"')
-    if cell in ("True", "False"):
-        return cell == "True"
-    for number in (float,) if "." in cell else (int, float):
+def _read(cells: list[str]) -> ArrayLike:
+    if {*cells} <= {"True", "False"}:
+        return [cell == "True" for cell in cells]
+    for kind in (int, float):
         try:
-            return number(cell)
+            return [kind(cell) for cell in cells]
         except ValueError:
             pass
-    return cell
+    return cells
