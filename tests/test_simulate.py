@@ -182,7 +182,6 @@ def test_errors_name_agent_and_params(
     [
         ({"parties": [static("a")]}, ValueError, "none of the 1 parties has an objective"),
         ({"parties": [active("a"), static("a")]}, ValueError, "two agents are called 'a'"),
-        ({"every": -2}, ValueError, "every is -2, expected None, 0 or more"),
         (
             {"parties": [active("a"), static("b", federation=Federation({"x": Float(0, 2)}))]},
             FederationMismatch,

@@ -93,7 +93,7 @@ def simulate(
     >>> table.height, bool(table["simple_regret"][-1] < 0.1)
     (13, True)
     """
-    _check(parties, iterations, every)
+    _check(parties)
     agents = [party.agent for party in parties]
     releases = _Releases(agents[0].federation, seed)
     active = [_Run(party) for party in parties if party.objective is not None]
@@ -118,8 +118,8 @@ class _Releases:
     """What a trusted party makes of the messages of a round, if the federation has such a party."""
 
     def __init__(self, federation: Federation, seed: int | None) -> None:
-        self._federation, self._made = federation, 0
-        self._last: tuple[int, list[Release]] = 0, []
+        self._federation = federation
+        self._made: dict[int, Release] = {}  # by iteration
         self._source: Source = SECRET
         if seed is not None:
             entropy = np.random.SeedSequence(seed, spawn_key=tuple(b"releases"))
@@ -127,19 +127,16 @@ class _Releases:
 
     def heard(self, iteration: int, messages: list[Message]) -> Sequence[Heard]:
         """Return what agents hear of these messages: all of them, or the round's one release."""
-        plan = self._federation.privacy
+        plan, made = self._federation.privacy, self._made
         if plan is None:
             return messages
-        last, made = self._last
-        if made and last == iteration:  # newcomers have heard it already
-            return made
-        counted = one_each(self._federation, messages)
-        if not counted or self._made == plan.releases:
-            return []
-        self._made += 1
-        made = [release(self._federation, counted, sequence=self._made, source=self._source)]
-        self._last = iteration, made
-        return made
+        if iteration not in made:  # else newcomers have heard it already
+            counted = one_each(self._federation, messages)
+            if not counted or len(made) == plan.releases:
+                return []
+            number, source = len(made) + 1, self._source
+            made[iteration] = release(self._federation, counted, sequence=number, source=source)
+        return [made[iteration]]
 
 
 class _Run:
@@ -217,13 +214,9 @@ def _is_due(iteration: int, every: int | None) -> bool:
     return (iteration - 1) % every == 0 if every else iteration == 1
 
 
-def _check(parties: Sequence[Party], iterations: int, every: int | None) -> None:
+def _check(parties: Sequence[Party]) -> None:
     if not any(party.objective is not None for party in parties):
         raise ValueError(f"none of the {len(parties)} parties has an objective, expected one")
-    if iterations < 0:
-        raise ValueError(f"iterations is {iterations}, expected 0 or more")
-    if every is not None and (not isinstance(every, int) or every < 0):
-        raise ValueError(f"every is {every}, expected None, 0 or more; None is never, 0 is once")
     first, names = parties[0].agent, set()
     for party in parties:
         name, federation = party.agent.name, party.agent.federation
