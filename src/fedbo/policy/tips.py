@@ -22,7 +22,7 @@ first. So peers that know nothing, or that send ever new tips, cannot take over.
 **Initial points.** If there are fewer tips than initial points, these fill up. Otherwise trial 8 is
 the first initial point, because points where peers point may leave the own model ignorant
 elsewhere. If it beats all trials before, the peers are of no use so far, and the other initial
-points follow. The points themselves are a design (`fedbo.agent.initial_points`).
+points follow. The points themselves are a design (`Settings.design_point`).
 """
 
 from __future__ import annotations
