@@ -251,20 +251,21 @@ class Lock:
 
 
 @contextlib.contextmanager
-def alone(path: int | str | os.PathLike[str]) -> Iterator[bool]:
+def alone(path: int | str | os.PathLike[str], wait: float | None = None) -> Iterator[bool]:
     """Lock a file or folder against other processes and threads.
 
     Yields False, without a lock, where there are no such locks (Windows, many network drives), or
-    if another process holds the lock for seconds.
+    if another process holds the lock for longer.
 
     Args:
         path: The file or folder. A descriptor if others could replace it by a link, else a path.
+        wait: Seconds to wait for another process, by default two.
     """
     fd = path if isinstance(path, int) else -1
     if not isinstance(path, int):
         with contextlib.suppress(OSError):
             fd = os.open(path, _READ)
-    is_locked = fd >= 0 and _lock(fd)
+    is_locked = fd >= 0 and _lock(fd, _WAIT if wait is None else wait)
     try:
         yield is_locked
     finally:
@@ -276,10 +277,10 @@ def alone(path: int | str | os.PathLike[str]) -> Iterator[bool]:
             os.close(fd)
 
 
-def _lock(fd: int) -> bool:
+def _lock(fd: int, wait: float) -> bool:
     if sys.platform == "win32":
         return False
-    deadline = time.monotonic() + _WAIT
+    deadline = time.monotonic() + wait
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

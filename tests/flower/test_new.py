@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import fedbo
 from fedbo.cli.app import app
-from fedbo.flower.new import NotWritten, write_app
+from fedbo.flower.new import write_app
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower uses it
@@ -68,7 +68,7 @@ def test_no_two_apps_share_trials(tmp_path):
 def test_what_is_there_is_not_overwritten(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "mine.txt").write_text("mine")
-    with pytest.raises(NotWritten, match="exists and is not empty"):
+    with pytest.raises(ValueError, match="exists and is not empty"):
         write_app(tmp_path / "app")
     assert [path.name for path in (tmp_path / "app").iterdir()] == ["mine.txt"]
     result = CliRunner().invoke(app, ["flower", "new", str(tmp_path / "app")])
@@ -77,5 +77,5 @@ def test_what_is_there_is_not_overwritten(tmp_path):
 
 @pytest.mark.parametrize("name", ["My-App", "1st", "a--b", "a_b", "app-", "class", "math", "flwr"])
 def test_a_name_that_is_no_name_for_an_app(name, tmp_path):
-    with pytest.raises(NotWritten, match=f"the folder is called '{name}', expected"):
+    with pytest.raises(ValueError, match=f"the folder is called '{name}', expected"):
         write_app(tmp_path / name)

@@ -61,38 +61,20 @@ Site(Path({str(folder)!r}) / "site-a", "site-a", federation, seed=0).work([], {n
 
 
 @pytest.mark.slow
-def test_a_site_that_is_killed_evaluates_the_trial_it_was_at_again(tmp_path):
-    expected = make(tmp_path, "other")
-    expected.work([], 4, score)
+def test_the_trial_of_a_site_that_is_killed_has_failed_and_no_other_is_lost(tmp_path):
     make(tmp_path).work([], 2, score)
+    before = params(make(tmp_path))
     process = begin(tmp_path, 2, 600)
     path, deadline = make(tmp_path).path, time.monotonic() + 60
     while len(fedbo.Agent.load(path).trials) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()
     process.wait()
-    assert [trial.state for trial in make(tmp_path).agent().trials] == 2 * ["complete"] + [
-        "pending"
-    ]
     make(tmp_path).work([], 2, score)
     trials = make(tmp_path).agent().trials
-    assert [trial.state for trial in trials] == 4 * ["complete"]
-    assert [trial.params for trial in trials] == params(expected)
-
-
-def test_a_trial_that_kills_its_process_twice_has_failed(tmp_path):
-    class PowerCut(BaseException):
-        """Ends the work as a kill would: nothing after it is done."""
-
-    def deadly(params):
-        raise PowerCut
-
-    for _ in range(2):
-        with pytest.raises(PowerCut):
-            make(tmp_path).work([], 1, deadly)
-        assert [trial.state for trial in make(tmp_path).agent().trials] == ["pending"]
-    make(tmp_path).work([], 2, score)
-    assert [trial.state for trial in make(tmp_path).agent().trials] == ["failed", "complete"]
+    states = [trial.state for trial in trials]
+    assert states == ["complete", "complete", "failed", "complete", "complete"]
+    assert [trial.params for trial in trials[:2]] == before
 
 
 @pytest.mark.slow
@@ -127,7 +109,6 @@ def test_a_trial_that_raises_or_has_no_finite_score_has_failed(tmp_path, caplog)
     states = [trial.state for trial in make(tmp_path).agent().trials]
     assert states == ["complete", *6 * ["failed"], "complete"]
     assert "no data here" in caplog.text
-    assert "the score is '0.5', expected a finite number" in caplog.text
 
 
 def test_if_all_trials_fail_the_server_hears_of_it(tmp_path):

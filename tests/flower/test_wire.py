@@ -1,7 +1,5 @@
 """What comes from the other side is checked."""
 
-import re
-
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
@@ -20,22 +18,22 @@ def test_there_and_back():
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    "change",
     [
-        ({"trials": -1}, ">= 0 - at `$.trials`"),
-        ({"trials": 10**9}, "<= 10000 - at `$.trials`"),
-        ({"trials": "3"}, "Expected `int`"),
-        ({"heard": [1.0]}, "Expected `bytes`"),
-        ({"heard": b"abc"}, "Expected `array`"),
-        ({"heard": [b""] * 1025}, "<= 1024 - at `$.heard`"),
-        ({"patience": float("nan")}, "patience"),
-        ({"patience": 0.0}, "> 0.0 - at `$.patience`"),
-        ({"patience": 1e300}, "<= 86400.0 - at `$.patience`"),
+        {"trials": -1},
+        {"trials": 10**9},
+        {"trials": "3"},
+        {"heard": [1.0]},
+        {"heard": b"abc"},
+        {"heard": [b""] * 1025},
+        {"patience": float("nan")},
+        {"patience": 0.0},
+        {"patience": 1e300},
     ],
 )
-def test_a_wrong_instruction(change, why):
+def test_a_wrong_instruction(change):
     content = RecordDict({"fedbo": ConfigRecord(GOOD | change)})
-    with pytest.raises(wire.Refused, match=re.escape(why)):
+    with pytest.raises(wire.Refused, match=rf"\$\.{next(iter(change))}"):
         wire.unpacked(content, wire.Instruction)
 
 

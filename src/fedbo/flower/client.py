@@ -28,12 +28,8 @@ _local_epsilon: ContextVar[float | None] = ContextVar(
 )  # while the mod is at work
 
 
-class ObjectiveFailed(RuntimeError):
-    """The objective could not be made; the text has only the kind of error, because it is sent."""
-
-
 class NothingSent(RuntimeError):
-    """The mod stopped what would have left the node."""
+    """What would have left the node was stopped. The text has no more than kinds of errors."""
 
 
 def client_app(
@@ -84,7 +80,7 @@ def client_app(
             score = objective(context)
         except Exception as error:
             log.exception("%s: there is no objective", site.name)
-            raise ObjectiveFailed(
+            raise NothingSent(
                 f"the objective of {site.name!r} raised {type(error).__name__}; the log of the "
                 "node says more"
             ) from None

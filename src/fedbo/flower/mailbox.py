@@ -1,4 +1,4 @@
-"""What the server of a fleet keeps, and what it hands out to each node.
+"""What the server of a fleet keeps, and what it hands out.
 
 The server keeps the latest message of each sender in a folder (`FolderExchange`), so that a server
 that is started again still has them. If the federation has a privacy plan, it keeps contributions
@@ -7,13 +7,9 @@ in the same way, and hands out its latest private release and nothing else.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.choice import most_in
@@ -28,7 +24,7 @@ from fedbo.state import make_folder
 
 
 class Mailbox:
-    """The latest message of each sender, and who hears which.
+    """The latest message of each sender.
 
     Args:
         folder: Where messages and the ledger of releases are kept.
@@ -43,7 +39,7 @@ class Mailbox:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     mailbox = Mailbox(Path(folder), federation)
     ...     mailbox.put(7, agent.message().encode())
-    ...     len(mailbox), len(mailbox.messages_for([7, 8])[8])
+    ...     len(mailbox), len(mailbox.handed_out())
     'site-a'
     (1, 1)
     """
@@ -112,14 +108,15 @@ class Mailbox:
         return message.sender
 
     def _store(self, message: Message) -> None:
-        held = self._held.get(message.sender)
+        held = self._held.pop(message.sender, None)
         if not self._exchange.publish(message):
             if held is not None and message.key:
-                return  # an earlier one, which the member signed before
-            log.warning("%s starts anew: its earlier message is dropped", message.sender)
-            self._exchange.withdraw(self.federation, message.sender)
-            self._exchange.publish(message)
-        self._held[message.sender] = message
+                message = held  # the new one is earlier: the member signed it before
+            else:
+                log.warning("%s starts anew: its earlier message is dropped", message.sender)
+                self._exchange.withdraw(self.federation, message.sender)
+                self._exchange.publish(message)
+        self._held[message.sender] = message  # the latest comes last
 
     def _check_name(self, node: int, sender: str, present: Sequence[int]) -> None:
         own = self._names.get(node)
@@ -158,32 +155,11 @@ class Mailbox:
         except BudgetSpent:
             return None
 
-    def messages_for(self, nodes: Sequence[int]) -> dict[int, list[bytes]]:
-        """Return the messages that each of these nodes may hear, as bytes.
+    def handed_out(self) -> list[bytes]:
+        """Return the messages that all nodes may hear, as bytes: of more than 1,024 the latest.
 
-        Its own may be among them: agents ignore their own messages.
+        A node's own may be among them: agents ignore their own messages.
         """
         if self.federation.privacy is not None:
-            published = [release.encode() for release in self._exchange.fetch(self.federation)]
-            return dict.fromkeys(nodes, published)
-        senders = sorted(self._held)
-        everything = [self._held[sender].encode() for sender in senders]
-        if len(everything) <= MOST_PEERS:
-            return dict.fromkeys(nodes, everything)
-        theirs = np.array([_hashed(sender) for sender in senders], dtype=np.uint64)
-        names = {node: self._names.get(node, str(node)) for node in nodes}
-        return {
-            node: [everything[i] for i in _sample(theirs, _hashed(name), MOST_PEERS)]
-            for node, name in names.items()
-        }
-
-
-def _sample(theirs: NDArray[np.uint64], own: int, most: int) -> list[int]:
-    """Choose senders at random. One that comes or goes replaces at most one that is chosen."""
-    ranks = theirs * np.uint64(own | 1)  # modulo 2⁶⁴: another order for each node
-    ranks[theirs == np.uint64(own)] = np.iinfo(np.uint64).max  # a node's own message comes last
-    return sorted(np.argsort(ranks, kind="stable")[:most].tolist())
-
-
-def _hashed(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+            return [release.encode() for release in self._exchange.fetch(self.federation)]
+        return [message.encode() for message in [*self._held.values()][-MOST_PEERS:]]

@@ -17,26 +17,22 @@ _INSIDE = ("__init__.py", "objective.py", "client_app.py", "server_app.py")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
-class NotWritten(ValueError):
-    """An app cannot be written there; the text says why."""
-
-
 def write_app(folder: Path) -> list[Path]:
     """Write a Flower app into a new or empty folder, whose name it gets; return its files.
 
     Raises:
-        NotWritten: If the folder is not empty, or its name is no name for an app.
+        ValueError: If the folder is not empty, or its name is no name for an app.
     """
     name = folder.resolve().name
     package = name.replace("-", "_")
     taken = keyword.iskeyword(package) or package in (*sys.stdlib_module_names, "fedbo", "flwr")
     if not _NAME.fullmatch(name) or taken:
-        raise NotWritten(
+        raise ValueError(
             f"the folder is called {name!r}, expected a name for the app: small letters, digits "
             "and single hyphens, starting with a letter, and no name that Python or Flower uses"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise NotWritten(f"{folder} exists and is not empty: name a folder that is new or empty")
+        raise ValueError(f"{folder} exists and is not empty: name a folder that is new or empty")
     inside = folder / package
     inside.mkdir(parents=True)
     written = []

@@ -12,15 +12,15 @@ that was stopped in any way is simply started again.
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
+from msgspec import Meta
 
 from fedbo.exchange import ExchangeError
 from fedbo.federation.federation import Federation
@@ -58,26 +58,19 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     federation: Federation
-    rounds: int = 3
-    trials: int = 3
-    nodes: int = 1
-    timeout: float = 600.0
-
-    def __post_init__(self) -> None:
-        for name in ("rounds", "trials", "nodes"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected an int of 1 or more")
-        if self.trials > wire.MOST_TRIALS:
-            raise ValueError(f"trials is {self.trials}, expected up to {wire.MOST_TRIALS:,}")
-        timeout = self.timeout
-        is_number = isinstance(timeout, float | int) and not isinstance(timeout, bool)
-        if not is_number or not 0.0 < timeout < math.inf:
-            raise ValueError(f"timeout is {timeout!r}, expected a number of seconds above 0")
+    rounds: Annotated[int, Meta(ge=1)] = 3
+    trials: Annotated[int, Meta(ge=1, le=wire.MOST_TRIALS)] = 3
+    nodes: Annotated[int, Meta(ge=1)] = 1
+    timeout: Annotated[float, Meta(gt=0.0, le=wire.MOST_PATIENCE)] = 600.0
 
     def with_config(self, config: Mapping[str, Any]) -> Rounds:
         """Return the same with what a run config says; other keys in it are ignored."""
-        return msgspec.structs.replace(self, **{n: config[n] for n in _CONFIG if n in config})
+        values = msgspec.structs.asdict(self)
+        values |= {name: config[name] for name in _CONFIG if name in config}
+        try:
+            return msgspec.convert(values, Rounds)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"rounds of a fleet: {error}") from None
 
     def run(self, grid: Grid, context: Context) -> Mailbox:
         """Run all rounds; return the mailbox with the latest messages.
@@ -135,20 +128,20 @@ class _Run:
 
     def _enough_nodes(self, least: int) -> list[int]:
         """Wait until enough nodes are connected."""
-        deadline, is_logged = time.monotonic() + self.wanted.timeout, False
-        while len(nodes := sorted(self.grid.get_node_ids())) < least:
-            if not is_logged:
-                is_logged, wait = True, self.wanted.timeout
-                log.info(
-                    "waiting up to %g s for %d nodes, %d are connected", wait, least, len(nodes)
-                )
+        wait = self.wanted.timeout
+        deadline = time.monotonic() + wait
+        nodes = sorted(self.grid.get_node_ids())
+        if len(nodes) < least:
+            log.info("waiting up to %g s for %d nodes, %d are connected", wait, least, len(nodes))
+        while len(nodes) < least:
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"after {self.wanted.timeout:g} s, {len(nodes)} nodes are connected, expected "
-                    f"{least}: start more nodes, or lower 'nodes' in the run config"
+                    f"after {wait:g} s, {len(nodes)} nodes are connected, expected {least}: start "
+                    "more nodes, or lower 'nodes' in the run config"
                 )
             self._collect()
             time.sleep(_PAUSE)
+            nodes = sorted(self.grid.get_node_ids())
         return nodes
 
     def _round(self, number: int, nodes: Sequence[int]) -> None:
@@ -188,55 +181,46 @@ class _Run:
 
     def _send(self, number: int, nodes: Sequence[int]) -> dict[str, int]:
         """Ask the nodes; return the ids of the messages to them."""
-        heard, patience = self.mailbox.messages_for(nodes), self.wanted.timeout / 2.0
-        tasks = {
-            node: wire.Instruction(
-                round=number,
-                trials=self.wanted.trials,
-                heard=heard[node],
-                patience=min(patience, wire.MOST_PATIENCE),
-            )
-            for node in nodes
-        }
+        task = wire.Instruction(
+            round=number,
+            trials=self.wanted.trials,
+            heard=self.mailbox.handed_out(),
+            patience=self.wanted.timeout / 2.0,
+        )
         messages = [
-            Message(wire.packed(tasks[n]), n, wire.MESSAGE_TYPE, group_id=str(number))
-            for n in nodes
+            Message(wire.packed(task), node, wire.MESSAGE_TYPE, group_id=str(number))
+            for node in nodes
         ]
         taken = {*self.grid.push_messages(messages)} - {""}
         keys = [(m.metadata.message_id, m.metadata.dst_node_id) for m in messages]
         if refused := {node for key, node in keys if key not in taken}:
-            largest = max(sum(map(len, contents)) for contents in heard.values())
-            self.error = (
-                f"the SuperLink did not take messages of up to {largest:,} bytes to "
+            size = sum(map(len, task.heard))
+            self._warn(
+                f"the SuperLink did not take messages of {size:,} bytes to "
                 f"{self._listed(refused)}: these nodes have left, or it takes only smaller ones"
             )
-            log.warning(self.error)
         sent = {key: node for key, node in keys if key in taken}
         self.pending |= {key: (node, time.monotonic()) for key, node in sent.items()}
         return sent
 
     def _collect(self) -> bool:
         """Take the answers that have arrived; return whether there were any, or errors."""
-        order = {key: i for i, key in enumerate(self.pending)}
-        replies = [
-            (order[reply.metadata.reply_to_message_id], reply)
-            for reply in (self.grid.pull_messages([*order]) if order else ())
-            if reply.metadata.reply_to_message_id in order
-        ]
-        if replies:
-            present = list(self.grid.get_node_ids())
-            for _, reply in sorted(replies, key=lambda pair: pair[0]):
-                self._take(reply, present)
+        keys = [*self.pending]
+        replies = {
+            reply.metadata.reply_to_message_id: reply
+            for reply in (self.grid.pull_messages(keys) if keys else ())
+        }
+        present = [*self.grid.get_node_ids()] if replies else []
+        for key in keys:  # in the order in which they were asked
+            if key in replies and key in self.pending:
+                self._take(key, replies[key], present)
         return bool(replies)
 
-    def _take(self, reply: Message, present: Sequence[int]) -> None:
-        key = reply.metadata.reply_to_message_id
+    def _take(self, key: str, reply: Message, present: Sequence[int]) -> None:
         node, sent = self.pending.pop(key)
         if reply.has_error():
-            reason = _quoted(reply.error.reason or "no reason given")
-            self.error = f"{self.mailbox.name(node)} failed: {reason}"
-            log.warning(self.error)
-            return
+            reason = reply.error.reason or "no reason given"
+            return self._warn(f"{self.mailbox.name(node)} failed: {reason}")
         # A node works in order: what it left out, because it was killed, it will not answer.
         for earlier in [k for k, (to, when) in self.pending.items() if to == node and when < sent]:
             del self.pending[earlier]
@@ -245,15 +229,13 @@ class _Run:
                 self.mailbox.put(node, message, present)
             self.answers += 1
         except (MessageRefused, wire.Refused, ExchangeError) as error:
-            refusal = _quoted(str(error))
-            self.error = f"the answer of {self.mailbox.name(node)} is refused: {refusal}"
-            log.warning(self.error)
+            self._warn(f"the answer of {self.mailbox.name(node)} is refused: {error}")
 
     def _listed(self, nodes: Iterable[int]) -> str:
         names = [self.mailbox.name(node) for node in sorted(nodes)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
 
-
-def _quoted(text: str) -> str:
-    return printable(shortened(text, _LONGEST))
+    def _warn(self, error: str) -> None:
+        self.error = printable(shortened(error, _LONGEST))
+        log.warning(self.error)

@@ -2,23 +2,20 @@
 
 A folder of the site holds ``agent.fedbo`` (the agent with all its trials) and ``ledger.jsonl``
 (what left the site). The agent is saved after every query and after every score. So a site that is
-killed loses at most the work on one trial: when it is started again, it repeats that trial first. A
-trial at which it was killed twice has failed; ``begun`` says which one was begun last.
+killed loses at most the work on one trial: when it is started again, that trial has failed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fedbo import files
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
-from fedbo.agent.trial import Trial
 from fedbo.exchange import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.files import alone
@@ -32,10 +29,7 @@ from fedbo.state import make_folder
 #: Scores params; None is a failed trial.
 Score = Callable[[dict[str, Value]], float | None]
 
-_FILE, _LEDGER, _BEGUN, _LOCK = "agent.fedbo", "ledger.jsonl", "begun", "lock"
-_ATTEMPTS = 2  # at a trial
-_PAUSE = 0.2  # seconds between two attempts to lock the folder
-_AT_ONCE = 1.0  # seconds in which a lock that nobody holds is refused where there are no locks
+_FILE, _LEDGER, _LOCK = "agent.fedbo", "ledger.jsonl", "lock"
 
 
 class SiteBusy(RuntimeError):
@@ -46,6 +40,7 @@ class TrialsFailed(RuntimeError):
     """All trials of a round failed. The text has no more than the kinds of errors: it is sent."""
 
 
+@dataclass(frozen=True)
 class Site:
     """The agent of a site, in a folder.
 
@@ -67,18 +62,12 @@ class Site:
     (3, True)
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        name: str,
-        federation: Federation,
-        *,
-        policy: Policy | None = None,
-        settings: Settings | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.folder, self.name, self.federation = folder, name, federation
-        self._policy, self._settings, self._seed = policy, settings, seed
+    folder: Path
+    name: str
+    federation: Federation
+    policy: Policy | None = None
+    settings: Settings | None = None
+    seed: int | None = None
 
     @property
     def path(self) -> Path:
@@ -88,17 +77,10 @@ class Site:
     def agent(self) -> Agent:
         """Return the agent with all its trials so far; a new one if there is none yet."""
         keys, ledger = listed_keys(self.federation, self.name), Ledger(self.folder / _LEDGER)
+        own: dict[str, Any] = {"settings": self.settings, "keys": keys, "ledger": ledger}
         if not self.path.exists():
-            return Agent(
-                self.federation,
-                self._policy,
-                name=self.name,
-                seed=self._seed,
-                settings=self._settings,
-                keys=keys,
-                ledger=ledger,
-            )
-        agent = Agent.load(self.path, self._policy, self._settings, keys=keys, ledger=ledger)
+            return Agent(self.federation, self.policy, name=self.name, seed=self.seed, **own)
+        agent = Agent.load(self.path, self.policy, **own)
         if agent.name != self.name:
             raise ValueError(
                 f"{self.path} holds the agent {agent.name!r}, but this site is called "
@@ -112,8 +94,8 @@ class Site:
     ) -> bytes:
         """Hear what peers say, run some trials, and return the message to hand out.
 
-        A trial that was begun before and not finished counts as the first. A trial whose
-        evaluation raises an exception has failed; if all of them raise one, so does this.
+        A trial whose process was killed has failed, and so has one whose evaluation raises an
+        exception; if all of them raise one, so does this.
 
         Args:
             heard: The messages of peers, or a private release: all that the site may hear now.
@@ -127,9 +109,12 @@ class Site:
         make_folder(self.folder)
         with self._lock(patience):
             agent = self.agent()
+            for trial in agent.trials:
+                if trial.state == "pending":
+                    log.warning("%s was killed in trial %d: it failed", self.name, trial.number)
+                    agent.tell(trial, None)
             listen(agent, heard)
-            agent.save(self.path)
-            errors = [self._run(agent, trial, score) for trial in _queries(agent, trials)]
+            errors = [self._run(agent, score) for _ in range(trials)]
             if trials and all(errors):
                 raise TrialsFailed(
                     f"all {trials} trials of {self.name!r} failed ({', '.join(sorted({*errors}))});"
@@ -141,53 +126,31 @@ class Site:
             agent.save(self.path)
             return message.encode()
 
-    def _run(self, agent: Agent, trial: Trial, score: Score) -> str:
-        """Evaluate one trial and record its score; return the kind of error if there was one."""
+    def _run(self, agent: Agent, score: Score) -> str:
+        """Run one trial; return the kind of error if there was one."""
+        trial, error = agent.ask(), ""
         agent.save(self.path)
-        value, error = None, ""
-        if self._attempts(trial.number) > _ATTEMPTS:
-            error = "killed"
-            log.error("trial %d of %s was killed twice: it has failed", trial.number, self.name)
-        else:
-            try:
-                value = _number(score(dict(trial.params)))
-            except Exception as raised:
-                error = type(raised).__name__
-                log.exception("trial %d of %s failed, %s", trial.number, self.name, trial.params)
-        agent.tell(trial, value)
+        try:
+            agent.tell(trial, score(dict(trial.params)))
+        except Exception as raised:
+            error = type(raised).__name__
+            log.exception("trial %d of %s failed, %s", trial.number, self.name, trial.params)
+            agent.tell(trial, None)
         agent.save(self.path)
         return error
 
-    def _attempts(self, number: int) -> int:
-        """Record that a trial is begun; return how often it was, this time included."""
-        path, before = self.folder / _BEGUN, 0
-        with contextlib.suppress(OSError, ValueError):
-            last, count = path.read_text().split()
-            before = int(count) if int(last) == number else 0
-        files.write(path, f"{number} {before + 1}".encode())
-        return before + 1
-
     @contextlib.contextmanager
     def _lock(self, patience: float) -> Iterator[None]:
-        """Keep other processes from working with this site."""
-        path, deadline = self.folder / _LOCK, time.monotonic() + patience
+        """Keep other processes from working with this site, where files can be locked."""
+        path, begin = self.folder / _LOCK, time.monotonic()
         path.touch()
-        while True:
-            begin = time.monotonic()
-            with alone(path) as is_locked:
-                if not is_locked and time.monotonic() - begin < _AT_ONCE:
-                    if sys.platform != "win32":
-                        log.warning("%s cannot be locked: start its node only once", self.folder)
-                    is_locked = True
-                if is_locked:
-                    yield
-                    return
-            if time.monotonic() > deadline:
+        with alone(path, patience) as is_locked:
+            if not is_locked and time.monotonic() - begin >= patience:
                 raise SiteBusy(
                     f"another process has worked with the files of {self.name!r} for more than "
                     f"{patience:g} s: wait until it has finished, and give each site its own folder"
                 )
-            time.sleep(_PAUSE)
+            yield
 
 
 def listen(agent: Agent, heard: Sequence[bytes]) -> None:
@@ -206,20 +169,3 @@ def listen(agent: Agent, heard: Sequence[bytes]) -> None:
         except MessageRefused as error:
             log.warning("%s ignores a message: %s", agent.name, error)
     agent.forget([sender for sender in agent.inbox.senders if sender not in senders])
-
-
-def _number(value: object) -> float | None:
-    """Return a score as `Agent.tell` takes it."""
-    if value is None:
-        return None
-    number = float(value) if not isinstance(value, bool | str | bytes) else math.nan  # type: ignore[arg-type]
-    if not math.isfinite(number):
-        raise ValueError(f"the score is {value!r}, expected a finite number, or None if it failed")
-    return number
-
-
-def _queries(agent: Agent, trials: int) -> Iterator[Trial]:
-    """Yield the trials that were begun and not finished, then new ones."""
-    begun = [trial for trial in agent.trials if trial.state == "pending"]
-    for i in range(trials):
-        yield begun[i] if i < len(begun) else agent.ask()
