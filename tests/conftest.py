@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +19,14 @@ NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
-def _state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's log and keys."""
+def _state(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """No test reads or writes the user's log and keys, and nothing is sent when all have ended."""
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path_factory.mktemp("state")))
+    yield
+    if mail := sys.modules.get("fedbo.optuna.mail"):
+        mail._busy.clear()
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("fedbo.optuna.mail._FIRST_NEWS", 60.0)
     monkeypatch.setattr("fedbo.optuna.mail._LOOKS", 6000)
-    monkeypatch.setattr("fedbo.optuna.mail._FIRST_DELAY", 0.0)  # nor after it
+    monkeypatch.setattr("fedbo.optuna.mail._PAUSE", 0.0)  # nor after it
     monkeypatch.setattr(FederatedSampler.flush, "__defaults__", (60.0,))
 
 

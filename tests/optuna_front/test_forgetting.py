@@ -7,6 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from contracts.studies import settle
 
 from fedbo import Agent, Federation, Float, Message, Space
 from fedbo.exchange import (
@@ -36,11 +37,7 @@ def run(study: optuna.Study, n: int = 1) -> None:
     """Run trials; each knows what the exchange had before it."""
     for _ in range(n):
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-        courier = study.sampler._courier  # type: ignore[attr-defined]
-        assert courier.flush(60.0)
-        for _ in range(2):  # what is asked for is fetched with the first of two errands
-            courier.send(lambda: None)
-            assert courier.flush(60.0)
+        settle(study)
 
 
 def inbox(study: optuna.Study) -> list[str]:

@@ -1,4 +1,4 @@
-"""Studies at a real hub: names, members who come and go, epochs, and a hub that is down."""
+"""Studies at a real hub: names, members who come and go, and a hub that is down."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 import pytest
 from contracts.hub import HubProcess, Office
+from contracts.studies import settle
 from sqlalchemy import select
 from typer.testing import CliRunner
 
@@ -96,11 +97,7 @@ def run(study: optuna.Study, n: int = 1) -> None:
     """Run trials; each knows what the hub had before it."""
     for _ in range(n):
         study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=1)
-        courier = study.sampler._courier  # type: ignore[attr-defined]
-        assert courier.flush(60.0)
-        for _ in range(2):  # what is asked for is fetched with the first of two errands
-            courier.send(lambda: None)
-            assert courier.flush(60.0)
+        settle(study)
         study.sampler.flush()  # type: ignore[attr-defined]
 
 
@@ -208,7 +205,7 @@ def test_each_outage_is_one_warning_and_nothing_is_lost(
         with pytest.warns(ExchangeWarning) as caught:
             run(study, 3)
         assert len(caught) == 1
-        assert "given once until then" in str(caught[0].message)
+        assert "said once until then" in str(caught[0].message)
         own_hub.start()
         run(study, before)  # without a warning, and until another message was due
         town.senders()

@@ -6,6 +6,7 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.studies import settle
 
 from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import (
@@ -17,7 +18,7 @@ from fedbo.exchange import (
 from fedbo.identity import KeyPair
 from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.mail import sender_of
+from fedbo.optuna.standing import sender_of
 from fedbo.optuna.study import StudyRecord, is_drawn, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -54,7 +55,7 @@ class Hub(MemoryExchange):
 def run(study: optuna.Study, n: int = 1) -> None:
     for _ in range(n):
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+        settle(study)
 
 
 def sampler(hub: Any, name: str | None = None, **options: Any) -> FederatedSampler:
@@ -120,7 +121,7 @@ def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() 
     hub = Hub(None)
     other = optuna.create_study(sampler=sampler(MemoryExchange(), "lab"))
     run(other, 2)
-    peer = other.sampler._courier.exchange.fetch(FEDERATION)[0]  # type: ignore[attr-defined]
+    peer = other.sampler.exchange.fetch(FEDERATION)[0]  # type: ignore[attr-defined]
     MemoryExchange.publish(hub, peer)
     study = optuna.create_study(sampler=sampler(hub, signed=False))
     with pytest.warns(ExchangeWarning) as caught:
@@ -182,6 +183,8 @@ def test_a_member_with_a_new_key_goes_on_with_it() -> None:
     second = KeyPair.retire()
     hub.key = str(second)
     hub.keyring.trust("clinic", second.public)
+    with pytest.warns(ExchangeWarning, match="is not the key of 'clinic'"):
+        run(study)
     run(study)  # in the same process
     assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
     assert record_of(study).key == str(second)

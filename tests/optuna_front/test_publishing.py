@@ -10,6 +10,7 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.studies import settle
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo import Federation, Float, Message, Space
@@ -23,8 +24,7 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.mail import due
-from fedbo.optuna.study import Mirror
+from fedbo.optuna.mail import Mail, due
 from fedbo.privacy import Plan
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -54,7 +54,7 @@ def run(study: optuna.Study, objective: Callable[[optuna.Trial], float], n: int 
     """Run trials, and wait for what is sent after each."""
     for _ in range(n):
         study.optimize(objective, n_trials=1)
-        assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+        settle(study)
 
 
 def sequences(ledger: Ledger) -> list[int]:
@@ -154,7 +154,31 @@ def test_a_message_counts_trials_that_lack_a_parameter_which_a_later_one_has() -
     assert (message.sequence, message.t_n) == (4, 4)
 
 
-def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_path: Path) -> None:
+def test_the_last_message_has_all_that_the_study_knows() -> None:
+    exchange = MemoryExchange()
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
+    run(study, giving(5, 6, 6), 3)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
+    study.sampler.flush()  # type: ignore[attr-defined]
+    [last] = exchange.fetch(FEDERATION)
+    assert last.sequence == 3
+    study.sampler = FederatedSampler(FEDERATION, exchange)  # another worker, which knows no more
+    preview = study.sampler.preview(study)
+    assert preview is not None and preview.content == last.content
+
+
+def test_what_was_withdrawn_is_not_sent_at_the_end() -> None:
+    exchange = MemoryExchange()
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, signed=False))
+    run(study, giving(5, 6, 6), 3)
+    assert study.sampler.withdraw(study)  # type: ignore[attr-defined]
+    study.sampler.flush()  # type: ignore[attr-defined]
+    assert exchange.fetch(FEDERATION) == []
+
+
+def test_a_message_that_did_not_arrive_is_sent_again_as_it_is(tmp_path: Path) -> None:
+    """A place that says that it failed gets no fresh noise for that."""
+
     class Down(MemoryExchange):
         is_down = False
 
@@ -163,38 +187,16 @@ def test_a_message_that_a_killed_worker_did_not_send_is_sent_by_the_next(tmp_pat
                 raise ExchangeError("the drive is not there; mount it")
             return super().publish(message)
 
-    exchange = Down()
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
+    exchange, ledger = Down(), Ledger(tmp_path / "log.jsonl")
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, ledger=ledger))
     objective = giving(5, 6, 4, *[6] * 9)
     run(study, objective, 2)
     exchange.is_down = True
     with pytest.warns(ExchangeWarning, match="the drive is not there"):
-        run(study, objective)  # the best so far
-        study.sampler.flush()  # type: ignore[attr-defined]
+        run(study, objective, 3)
     exchange.is_down = False
-    study.sampler = FederatedSampler(FEDERATION, exchange)  # the unsent message is gone
-    run(study, objective)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [3]
-
-
-def test_an_exchange_that_cannot_be_read_gets_no_more_messages_than_are_due() -> None:
-    class Unreadable(MemoryExchange):
-        def fetch(self, federation: Federation) -> Any:
-            raise ExchangeError("the folder cannot be listed; ask for permission to use it")
-
-    published: list[int] = []
-    exchange = Unreadable()
-    publish = exchange.publish
-
-    def note(message: Message) -> bool:
-        published.append(message.sequence)
-        return publish(message)
-
-    exchange.publish = note  # type: ignore[method-assign]
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
-    with pytest.warns(ExchangeWarning, match="cannot be listed"):
-        run(study, giving(5, 6, 6, 6, 6, 6), 6)
-    assert published == [1, 2, 4]
+    run(study, objective, 1)
+    assert sequences(ledger) == [1, 2, 3, 3, 3, 6]
 
 
 # Progress
@@ -222,12 +224,12 @@ def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
 ) -> None:
     begun, go = threading.Event(), threading.Event()
 
-    def estimate(mirror: Mirror) -> float:
+    def estimate(mail: Mail, scores: int) -> float:
         begun.set()
         assert go.wait(60.0)
         return 1.5
 
-    monkeypatch.setattr("fedbo.optuna.mail.saved_by_peers", estimate)
+    monkeypatch.setattr(Mail, "_saved", estimate)
     ledger = Ledger(tmp_path / "log.jsonl")
     sampler = FederatedSampler(FEDERATION, Town(), ledger=ledger, progress=True)
     study = optuna.create_study(sampler=sampler)
@@ -237,7 +239,7 @@ def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
     study.optimize(objective, n_trials=3)  # which would wait for ever
     assert ledger.read() == []
     go.set()
-    assert sampler._courier is not None and sampler._courier.flush(60.0)
+    settle(study)
     progress = [entry.progress for entry in ledger.read() if entry.action == "sent"]
     assert [p.saved for p in progress if p] == [1.5] * len(progress)
     assert progress[0] is not None and (progress[0].trials, progress[0].best) == (1, 5.0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.studies import settle
 from optuna.distributions import FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -30,6 +31,7 @@ from fedbo import (
 )
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.optuna import FederatedSampler
+from fedbo.optuna.mail import Letters
 from fedbo.optuna.study import QUERY, RECORD, read_asked, read_origin, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -381,7 +383,7 @@ def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
         params={"x": 0.1, "rate": 1.0},
         distributions={"x": X, "rate": RATE},
         value=1.0,
-        system_attrs={QUERY: {"source": "own", "t": 0, "params": {"x": 0.1, "rate": 1.0}}},
+        system_attrs={QUERY: {"source": "?", "params": {"x": 0.1, "rate": 1.0}}},
     )
     study.add_trial(broken)
     assert synced(study).trials[-1].source == "told"
@@ -540,7 +542,7 @@ def test_of_two_agents_that_a_study_was_given_at_once_one_counts(tmp_path: Path)
         theirs = attributes[mine] | {"name": name, "entropy": "7"}
         study._storage.set_study_system_attr(study._study_id, RECORD + token, theirs)
     study.optimize(bowl, n_trials=2)
-    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+    settle(study)
     assert agent_of(study).name == "a"
     assert scores(study) == 3
     assert "a" in {message.sender for message in exchange.fetch(FEDERATION)}
@@ -572,7 +574,7 @@ def site(exchange: Any, name: str, n: int, top: float = 0.3, **options: Any) -> 
     sampler = FederatedSampler(FEDERATION, exchange, name=name, seed=len(name), **options)
     study = study_of(sampler)
     study.optimize(lambda trial: bowl(trial) + 0 * top, n_trials=n)
-    assert sampler._courier is not None and sampler._courier.flush(60.0)
+    settle(study)
     return study
 
 
@@ -621,11 +623,11 @@ def test_no_message_knows_more_than_the_study() -> None:
     with pytest.raises(OSError, match="no space left"):
         study.tell(trial, value)
     storage.set_trial_state_values = original  # type: ignore[method-assign]
-    study.sampler.flush(0.3)  # type: ignore[attr-defined]
+    assert not study.sampler._mail.courier.wait(0.3)  # type: ignore[attr-defined]
     assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
     study.tell(3, state=TrialState.FAIL)
     study.optimize(bowl, n_trials=1)
-    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+    settle(study)
     assert [message.t_n for message in exchange.fetch(FEDERATION)] == [4]
 
 
@@ -637,6 +639,8 @@ def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:
     again = study_of(FederatedSampler(FEDERATION, exchange, name="site"))
     with pytest.warns(ExchangeWarning, match="another study of this user publishes under"):
         again.optimize(bowl, n_trials=1)
+        settle(again)
+    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [4]
 
 
 def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:
@@ -679,7 +683,7 @@ def test_a_trial_that_ends_while_a_message_is_made_is_in_the_next() -> None:
     storage.set_trial_state_values = store_later  # type: ignore[method-assign]
     exchange.publish = published  # type: ignore[method-assign]
     study.optimize(second_waits, n_trials=2)
-    assert study.sampler._courier.flush(60.0)  # type: ignore[attr-defined]
+    settle(study)
     assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
 
 
@@ -698,21 +702,22 @@ def test_of_trials_that_end_at_once_none_is_left_out() -> None:
             assert go.wait(60.0)
         return store(trial_id, state, values)
 
-    def hold() -> None:
+    def hold() -> Letters:
         busy.set()
         assert free.wait(60.0)
+        return Letters()
 
     storage.set_trial_state_values = store_later  # type: ignore[method-assign]
-    courier = study.sampler._courier  # type: ignore[attr-defined]
-    courier.send(hold)
+    courier = study.sampler._mail.courier  # type: ignore[attr-defined]
+    courier.go(hold)
     assert busy.wait(60.0)
     other = threading.Thread(target=study.tell, args=(first, values[first.number]))
     other.start()
     assert ended.wait(60.0)
     study.tell(second, values[second.number])
     free.set()
-    courier.flush(0.3)  # time enough for a message without the first
+    courier.wait(0.3)  # time enough for a message without the first
     go.set()
     other.join()
-    assert courier.flush(60.0)
+    settle(study)
     assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]

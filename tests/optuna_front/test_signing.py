@@ -54,7 +54,7 @@ def texts(caught: Any) -> list[str]:
 
 
 def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("identity.keys", "optuna.mail", "optuna.sampler"):
+    for place in ("identity.keys", "optuna.standing", "optuna.sampler"):
         monkeypatch.setattr(f"fedbo.{place}.is_installed", lambda: False)
 
 
@@ -165,7 +165,7 @@ def test_a_signed_study_needs_the_package(
     before = held(exchange)
     missing(monkeypatch)
     study.sampler = FederatedSampler(FEDERATION, MemoryExchange(), every=1)
-    with pytest.warns(ExchangeWarning, match="published from here.*is not installed: pip install"):
+    with pytest.warns(ExchangeWarning, match="install the package cryptography"):
         run(study, 2)
     assert held(study.sampler.exchange) == [] and held(exchange) == before
 
@@ -173,12 +173,8 @@ def test_a_signed_study_needs_the_package(
 def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
     own, other = str(KeyPair.load()), str(KeyPair.generate())
     cases = {
-        "the federation lists its members, and 'site' is not among them ('clinic')": {
-            "clinic": own
-        },
-        f"the federation lists {other} as the key of 'site', but this study has {own}": {
-            "site": other
-        },
+        "'site' is not among the members that the federation lists: clinic": {"clinic": own},
+        "lists a key of 'site', and its private key is not on this machine": {"site": other},
     }
     for expected, members in cases.items():
         study = study_at(exchange, Federation(SPACE, features=20, members=members))
@@ -189,7 +185,7 @@ def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
         assert held(exchange) == []
     listed = Federation(SPACE, features=20, members={"site": own})
     unsigned = study_at(exchange, listed, signed=False)
-    with pytest.warns(ExchangeWarning, match="this study's messages are not signed"):
+    with pytest.warns(ExchangeWarning, match="refuse messages that are not signed"):
         run(unsigned)
     study = study_at(exchange, listed, name="site/liver")
     run(study, 2)
@@ -201,7 +197,7 @@ def test_a_key_that_cannot_be_used_costs_no_trial(exchange: FolderExchange, tmp_
     (tmp_path / "state" / "identity.pem").write_text("not a key")
     (tmp_path / "state" / "identity.pem").chmod(0o600)
     study = study_at(exchange)
-    with pytest.warns(ExchangeWarning, match="its key cannot be used: .* is not a private key"):
+    with pytest.warns(ExchangeWarning, match="is not a private key"):
         run(study, 3)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
     assert held(exchange) == []

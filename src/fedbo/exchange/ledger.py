@@ -276,6 +276,13 @@ class Ledger:
             raise failed(f"{refusal} cannot be written", error) from error
         return release
 
+    def studies(self, message: Message) -> set[str]:
+        """Return the ids of the studies that have sent this message from here, ever."""
+        try:
+            return self._read_index().studies.get(_digest(_encoded(message)), set()) - {""}
+        except OSError as error:
+            raise failed(f"the ledger {self.path} cannot be read", error) from error
+
     def releases(self, federation: Federation) -> list[Release]:
         """Return the releases of a federation that were made here or received, by number."""
         return self._releases(federation.fingerprint)

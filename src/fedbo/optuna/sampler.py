@@ -18,7 +18,6 @@ one before anything is evaluated.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Sequence
@@ -38,8 +37,8 @@ from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, advice, fitted, misfit
-from fedbo.optuna.mail import Courier, Mail, sender_at, withdraw
-from fedbo.optuna.study import Options, StudyAgent, read_record, write_asked
+from fedbo.optuna.mail import Courier, Mail
+from fedbo.optuna.study import Options, StudyAgent, write_asked
 from fedbo.policy import Policy, TipsThenPool
 from fedbo.space import Float
 
@@ -49,6 +48,9 @@ _NO_FEDERATION = (
     "STORAGE STUDY. Then FederatedSampler('federation.toml', exchange). At a hub, fedbo join has "
     "stored its file"
 )
+
+
+_WAIT = 5.0  # seconds for what is being sent
 
 
 class FederatedSampler(BaseSampler):
@@ -119,9 +121,7 @@ class FederatedSampler(BaseSampler):
                 "'fedbo[identity]'"
             )
         self.federation, self.exchange, self.name = federation, exchange, name
-        self._mail_options = {"every": every, "signed": signed, "progress": progress}
-        usual = TPESampler() if seed is None else _SeededSampler(int(seed))
-        self.independent_sampler = independent_sampler or usual
+        self._mail_options: Any = {"every": every, "signed": signed, "progress": progress}
         self._options = Options(
             federation=federation,
             policy=TipsThenPool() if policy is None else policy,
@@ -131,12 +131,13 @@ class FederatedSampler(BaseSampler):
             clip=clip,
         )
         _check_options(self._options)
-        self._courier: Courier | None = None
+        usual = TPESampler(seed=None if seed is None else int(seed) % 2**32)
+        self.independent_sampler = independent_sampler or usual
         if exchange is not None:
             if federation is None:
                 raise ValueError(_NO_FEDERATION)
             ledger = Ledger() if ledger is None else ledger
-            self._courier = Courier(exchange, ledger, federation)
+        self._ledger = ledger
         self._begin()
 
     def _begin(self) -> None:
@@ -186,9 +187,8 @@ class FederatedSampler(BaseSampler):
         _check_one_objective(study)
         with self._lock:
             agent = self._study_agent(study)
-            if self._courier is not None and self._mail is not None and not self._mail.standing:
-                exchange, federation = self._courier.exchange, self._courier.federation
-                agent.speak_as(sender_at(exchange, federation, agent.expected()))
+            if self._mail is not None and self._mail.standing is None:
+                agent.speak_as(self._mail.sender())
             return agent.preview()
 
     def withdraw(self, study: optuna.Study) -> bool:
@@ -201,20 +201,18 @@ class FederatedSampler(BaseSampler):
             ExchangeError: If only others have messages under its name, or withdrawing failed.
             KeyRefused: If the study's private key is not on this machine.
         """
-        record, courier = read_record(study), self._courier
-        if record is None or courier is None:
-            return False
-        self.flush()
-        return withdraw(courier.exchange, courier.ledger, courier.federation, record)
+        with self._lock:
+            self._study_agent(study)
+        return self._mail is not None and self._mail.withdraw(_WAIT)
 
-    def flush(self, seconds: float = 5.0) -> None:
-        """Wait until everything is sent, or sending has failed; a program does so when it ends.
+    def flush(self, seconds: float = _WAIT) -> None:
+        """Send what the study knows, and wait for that; a program does so when it ends.
 
         Args:
             seconds: The longest time to wait.
         """
-        if self._courier is not None:
-            self._courier.flush(seconds)
+        if self._mail is not None:
+            self._mail.flush(seconds)
         self._pass_on_complaints()
 
     # What Optuna calls
@@ -225,6 +223,12 @@ class FederatedSampler(BaseSampler):
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         self.independent_sampler.before_trial(study, trial)
+        with self._lock:
+            agent = self._study_agent(study)
+        if self._mail is not None and len(study.directions) == 1:
+            agent.introduce()
+            self._mail.begin()
+            self._pass_on_complaints()
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> SearchSpace:
         if self.federation is None:
@@ -297,52 +301,28 @@ class FederatedSampler(BaseSampler):
     ) -> dict[str, Any]:
         with self._lock:
             agent = self._study_agent(study)
-            if self._mail is not None and self._mail.standing is None:
-                self._mail.take_part()
             mirror = agent.follow(search_space, trial.number, cached=True)
             if self._mail is not None:
-                self._mail.receive(mirror, trial.number)
+                self._mail.receive(mirror)
             asked = mirror.ask(trial.number)
             write_asked(study, trial, asked)
-        self._pass_on_complaints()
         return asked.params
 
     def _study_agent(self, study: optuna.Study) -> StudyAgent:
         """Return the agent of a study; only that of the last study is remembered."""
         if self._current is None or not private.is_same_study(self._current.study, study):
-            self._current = StudyAgent(study, self._options)
-            if self._courier is not None:
-                assert self._keyring is not None
-                mail: Any = self._mail_options
-                self._mail = Mail(self._courier, self._current, self._keyring, self._lock, **mail)
+            agent = self._current = StudyAgent(study, self._options)
+            if self.exchange is not None and self.federation is not None:
+                assert self._ledger is not None and self._keyring is not None
+                courier, options = Courier(self.exchange, self._ledger), self._mail_options
+                args = agent, courier, self.federation, self._keyring, self._lock
+                self._mail = Mail(*args, **options)
         self._current.study = study  # the same study, but each object has its own cache
         return self._current
 
     def _pass_on_complaints(self) -> None:
-        for sentence in [] if self._courier is None else self._courier.complaints():
+        for sentence in [] if self._mail is None else self._mail.courier.complaints():
             caller.warn(sentence, ExchangeWarning)
-
-
-class _SeededSampler(TPESampler):
-    """TPE whose randomness depends only on the seed, the trial and the parameter.
-
-    So workers with the same seed suggest different values, and a resumed study repeats no old ones.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._seed = seed
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        key = hashlib.sha256(f"{self._seed} {trial.number} {param_name}".encode()).digest()
-        once = TPESampler(seed=int.from_bytes(key[:4]))
-        return once.sample_independent(study, trial, param_name, param_distribution)
 
 
 def _check_one_objective(study: optuna.Study) -> None:

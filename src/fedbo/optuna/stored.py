@@ -19,8 +19,9 @@ from fedbo.exchange import Exchange, Ledger
 from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Message
-from fedbo.optuna import mail
+from fedbo.optuna import standing
 from fedbo.optuna.distributions import misfit, misspellings
+from fedbo.optuna.mail import rival
 from fedbo.optuna.study import SCORED, Mirror, Options, StudyAgent, StudyRecord, read_record
 from fedbo.policy import RGPE, Policy, TipsThenPool
 
@@ -116,7 +117,7 @@ class StoredStudy:
         """
         assert self.federation is not None
         agent = StudyAgent(self.study, self._options)
-        agent.speak_as(mail.sender_at(exchange, self.federation, agent.expected()))
+        agent.speak_as(standing.sender_at(exchange, self.federation, agent.expected()))
         return self._look(agent).agent.message()
 
     def publish(
@@ -134,26 +135,24 @@ class StoredStudy:
             ExchangeError: If the exchange cannot be reached, or refuses it.
         """
         assert self.federation is not None
-        self._look(StudyAgent(self.study, self._options))
+        scores = len(self._look(StudyAgent(self.study, self._options)).told)
         agent, ledger = StudyAgent(self.study, self._options), ledger or Ledger()
-        keyring = exchange.keyring or Keyring.user()
-        args = exchange, self.federation, agent.expected(), signed, keyring
-        standing = mail.standing_of(*args)
-        silence = standing.silence or self._namesake(exchange, ledger, standing, agent.expected())
-        if silence:
+        keyring, record = exchange.keyring or Keyring.user(), agent.expected()
+        ours = standing.standing_of(exchange, self.federation, record, signed, keyring)
+        with caller.collect():  # what is wrong with messages of others
+            messages = [] if ours.silence else exchange.fetch(self.federation)
+        rivals = (rival(ledger, record, ours, each, scores) for each in messages)
+        if silence := ours.silence or next(filter(None, rivals), ""):
             raise StudyRefused(f"nothing was published: {silence}")
-        mail.introduce(agent, standing, keyring)
-        if standing.remark:
-            caller.warn(standing.remark)
+        standing.introduce(agent, ours, keyring)
         message = agent.follow({}).agent.message()
-        fate = mail.fate_of(ledger, exchange.address, message)
         if not ledger.publish(exchange, message, study=agent.introduce().study):
             raise StudyRefused(
                 f"{exchange.address} does not take this message: it already has a later one under "
                 f"the name {message.sender!r}, or this one was withdrawn. Run another trial, and "
                 "publish the message that follows"
             )
-        return Published(message, fate != "sent", len(self._scored))
+        return Published(message, message not in messages, len(self._scored))
 
     def withdraw(self, exchange: Exchange, ledger: Ledger | None = None) -> bool:
         """Withdraw the study's message from the exchange; return whether there was one.
@@ -167,7 +166,7 @@ class StoredStudy:
         record = self.record
         if record is None:
             raise StudyRefused(f"{self._shown} has never published a message")
-        return mail.withdraw(exchange, ledger or Ledger(), self.federation, record)
+        return standing.withdraw(exchange, ledger or Ledger(), self.federation, record)
 
     def _look(self, agent: StudyAgent) -> Mirror:
         with caller.collect():  # a study gives its warnings when it runs
@@ -177,17 +176,6 @@ class StoredStudy:
         if not mirror.scores:
             raise StudyRefused(f"{self._shown} has no score at a point of its federation's space")
         return mirror
-
-    def _namesake(
-        self, exchange: Exchange, ledger: Ledger, standing: mail.Standing, record: StudyRecord
-    ) -> str:
-        """Say that another study of this user has a message under this name; empty if none has."""
-        assert self.federation is not None
-        with caller.collect():  # what is wrong with messages of others
-            messages = exchange.fetch(self.federation)
-        own = (m for m in messages if (m.sender, m.signer) == (standing.sender, standing.key))
-        is_taken = any(mail.is_of_another_study(ledger, record, message) for message in own)
-        return mail.namesake(standing.sender) if is_taken else ""
 
     def _check(self) -> None:
         if len(self.study.directions) > 1:

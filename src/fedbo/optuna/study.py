@@ -8,7 +8,6 @@ depends only on the study's finished trials, and on the order in which they ende
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import re
@@ -57,10 +56,6 @@ Warned = Literal[
     "cannot tune",
     "not learnt",
     "counts where asked",
-    "signature",
-    "silent",
-    "alone",
-    "name taken",
     "ignored",
 ]
 
@@ -239,7 +234,7 @@ class Mirror:
         self.agent = agent
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
-        self.told: set[int] = set()  # the numbers of the trials whose scores the agent was told
+        self.told: dict[int, FrozenTrial] = {}  # whose scores the agent was told, by number
         self.names: set[str] = set()  # the parameters that any trial has suggested
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
@@ -331,7 +326,7 @@ class Mirror:
         self._settled[trial.number] = trial.state
         ran = self._locate(trial)
         if score is not None and ran is not None:
-            self.told.add(trial.number)
+            self.told[trial.number] = trial
         stored = read_asked(trial)
         asked = self._pending.pop(trial.number, None) or self._adopt(stored)
         if asked is not None:
@@ -447,12 +442,8 @@ class StudyAgent:
     @property
     def agent(self) -> Agent | None:
         """The agent, told everything that has finished; None before the study's first query."""
-        if self.mirror is None:
-            mirror = self.look() if read_record(self.study) is not None else None
-            return None if mirror is None else mirror.agent
-        with contextlib.suppress(StudyChanged):  # the next query builds it anew
-            self.mirror.follow(private.get_trials(self.study))
-        return self.mirror.agent
+        mirror = None if read_record(self.study) is None else self.look()
+        return None if mirror is None else mirror.agent
 
     def warn(self, about: Warned, text: str, category: type[Warning] = UserWarning) -> None:
         """Give a warning, unless one about the same was given before."""
@@ -539,16 +530,6 @@ class StudyAgent:
         """Return the message that would be published now, without changing the study."""
         mirror = self.look()
         return mirror.agent.message() if mirror is not None and mirror.scores else None
-
-    def only(self, trials: Sequence[FrozenTrial]) -> Mirror:
-        """Return the agent that was told these trials and no others, after `follow`."""
-        assert self.mirror is not None
-        if self.mirror.told == {trial.number for trial in trials}:
-            return self.mirror
-        mirror = self.twin()
-        mirror.names = set(self.mirror.names)  # as other trials suggested them
-        mirror.follow(trials)
-        return mirror
 
     def twin(self) -> Mirror:
         """Return another agent like this one, which was told nothing yet."""
