@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 from sqlalchemy import Engine, bindparam, create_engine, insert, select, text, update
 from sqlalchemy.engine import make_url
 
@@ -33,65 +36,97 @@ from fedbo.hub.store import schema
 from fedbo.message import Withdrawal
 from fedbo.message.signed import key_text, member
 
-_START = 60.0  # seconds
+SOURCE = str(Path(fedbo.__file__).parents[1])
+PATIENCE = 120.0  # seconds for anything on a busy machine
 
 
 class HubProcess:
-    """A hub that runs as a process of its own until it is stopped.
+    """A hub that runs as a process of its own, at a free port of this machine.
 
     Args:
         db: The address of its database.
-        settings: Its settings, beside the database.
+        settings: Its settings, beside the database; by default it has no limits on requests.
     """
 
     def __init__(self, db: str, **settings: Any) -> None:
-        self.db, self._settings = db, {"rate": 0, "failures": 0, "log": "plain"} | settings
-        self.address, self._port = "", 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
-
-    def start(self) -> HubProcess:
-        given = self._settings | {"db": self.db, "port": self._port}
-        source = Path(fedbo.__file__).parents[1]
-        environ = {name: value for name, value in os.environ.items() if "FEDBO" not in name}
-        environ |= {f"FEDBO_HUB_{name.upper()}": str(value) for name, value in given.items()}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fedbo", "hub", "serve"],
-            env=environ | {"PYTHONPATH": str(source)},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-        )
-        until, begin = time.monotonic() + _START, len(self.log)
-        while (found := re.search(r"https?://\S+:(\d+)$", self.log[begin:], re.M)) is None:
-            assert self._process.poll() is None, self.log
-            assert time.monotonic() < until, self.log
-            time.sleep(0.05)
-        self.address, self._port = found[0], int(found[1])
-        return self
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        assert self._process is not None
-        assert self._process.poll() is None, f"it ended with {self._process.poll()}: {self.log}"
-        self._process.terminate()
-        self._process.wait(timeout=60)
-        self._log.close()
+        self.db, self._settings = db, {"rate": 0} | settings
+        self.address, self.port = "", 0
+        self.process: subprocess.Popen[bytes]
+        self._log, name = tempfile.mkstemp()
+        os.unlink(name)
 
     def __enter__(self) -> HubProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        if self.process.poll() is None:
+            self.stop()
+        os.close(self._log)
+
+    def start(self) -> HubProcess:
+        """Start it, at the same port if it ran before, and wait until it says where it is."""
+        given = self._settings | {"db": self.db, "port": self.port}
+        environ = {name: value for name, value in os.environ.items() if "FEDBO" not in name}
+        environ |= {f"FEDBO_HUB_{name.upper()}": str(value) for name, value in given.items()}
+        begin = len(self.log)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fedbo", "hub", "serve"],
+            env=environ | {"PYTHONPATH": SOURCE},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        pattern = re.compile(r"^fedbo hub: (\S+:(\d+))$", re.M)
+        self.wait_for(lambda: pattern.search(self.log, begin) or self.process.poll() is not None)
+        found = pattern.search(self.log, begin)
+        assert found is not None, self.log
+        self.address, self.port = found[1], int(found[2])
+        return self
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it, and return its exit code."""
+        assert self.process.poll() is None, f"it ended with {self.process.poll()}: {self.log}"
+        self.process.send_signal(sig)
+        return self.process.wait(PATIENCE)
 
     @property
     def log(self) -> str:
         """All that it has printed."""
-        return os.pread(self._log.fileno(), 10**8, 0).decode()
+        return os.pread(self._log, 10**8, 0).decode()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the lines of its log."""
+        lines = self.log.splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    @property
+    def engine(self) -> Engine:
+        """The database, as ``fedbo hub create`` and others use it."""
+        return _engine(self.db, os.getpid())
+
+    def client(self, token: str | None = None, **given: Any) -> httpx.Client:
+        """Return a client that knows a token."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx.Client(
+            base_url=self.address, headers=headers, timeout=PATIENCE, trust_env=False, **given
+        )
+
+    def get(self, path: str, token: str | None = None) -> httpx.Response:
+        """Send one request, through a connection of its own."""
+        with self.client(token) as client:
+            return client.get(path)
+
+    @staticmethod
+    def wait_for(condition: Callable[[], object]) -> None:
+        """Wait until something is true."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, "this took too long"
+            time.sleep(0.02)
 
 
 class Office:

@@ -23,7 +23,7 @@ class Filled(NamedTuple):
     """What `fill` made."""
 
     secret: str  # of the invitation
-    tokens: dict[str, str]  # of members and the operator, and a cookie
+    tokens: dict[str, str]  # of members and the operator
 
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
@@ -79,5 +79,4 @@ def fill(engine: Engine) -> Filled:
         counts = {"sequence": 1, "members": 2, "trials": 14, "cursor": cursor}
         made = {"federation": place.id, "content": secrets.token_bytes(99), "time": 1.5}
         connection.execute(insert(schema.release).values(**counts, **made))
-        tokens["cookie"] = store.open_session(connection, caller(connection, tokens["clinic"]), 2e9)
     return Filled(secret, tokens)

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hub.running import RunningHub
+from contracts.hub import HubProcess
 from hub.world import World
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
@@ -80,9 +80,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.fixture
-def hub(new_database: Callable[[str], str], tmp_path: Path) -> Iterator[RunningHub]:
+def hub(new_database: Callable[[str], str]) -> Iterator[HubProcess]:
     """A hub in a process of its own, at a free port, with SQLite."""
-    with RunningHub(tmp_path, new_database("sqlite")) as running:
+    with HubProcess(new_database("sqlite")) as running:
         yield running
 
 

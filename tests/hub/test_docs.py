@@ -211,7 +211,7 @@ def serving(operator: Home, block: Block, authority: Path, port: int) -> Iterato
         while True:
             assert process.poll() is None and time.monotonic() < end, process.communicate()
             with contextlib.suppress(OSError):
-                url = f"https://localhost:{port}/readyz"
+                url = f"https://localhost:{port}/healthz"
                 urllib.request.urlopen(url, timeout=5, context=context).close()
                 break
             time.sleep(0.1)

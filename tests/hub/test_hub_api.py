@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,12 +16,9 @@ from hub.world import (
     AGREED,
     BINARY,
     HERE,
-    Lung,
     World,
-    contribution,
     key_given,
     message,
-    private_federation,
     problem,
     withdrawal,
 )
@@ -31,8 +30,7 @@ from fedbo.exchange.hub.wire import Progress, Publication, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import COOKIE
-from fedbo.hub.names import UNKNOWN
-from fedbo.hub.problems import PROBLEMS
+from fedbo.hub.problems import PROBLEMS, Refused
 from fedbo.hub.store import schema
 from fedbo.hub.store.credentials import new_secret, new_token
 from fedbo.identity import KeyPair
@@ -74,6 +72,15 @@ class Liver:
     def ask(self, method: str, path: str, **given: Any) -> Any:
         return self.world.ask(method, path, self.operator, **given)
 
+    def enrol(self, name: str, secret: str = "", **given: Any) -> Any:
+        body = {"secret": secret or self.secret, "name": name, **given}
+        return self.world.ask("POST", "/v1/members", json=body)
+
+    def members(self) -> dict[str, Any]:
+        """Return what the page shows of the members, by name."""
+        rows = self.ask("GET", HERE + "/overview").json()["members"]["rows"]
+        return {row["name"]: row for row in rows}
+
 
 @pytest.fixture
 def liver(world: World) -> Liver:
@@ -89,11 +96,6 @@ def both(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> 
 # What each problem of the hub looks like from outside.
 
 
-def _enrol(liver: Liver, name: str, secret: str = "") -> Any:
-    body = {"secret": secret or liver.secret, "name": name}
-    return liver.world.ask("POST", "/v1/members", json=body)
-
-
 def _too_many_agents(liver: Liver) -> Any:
     for number in range(MOST_AGENTS):
         assert liver.a.put(message(f"a/{number}")).is_success
@@ -106,14 +108,11 @@ def _wrong_signature(liver: Liver) -> Any:
 
 
 def _too_many_requests(liver: Liver) -> Any:
-    liver.world.service.count_request = lambda _: _fail_with(liver)
-    return liver.a.ask("GET", "/member")
+    def count(_: int) -> None:
+        raise Refused("too-many-requests", "too many", retry_after=2)
 
-
-def _fail_with(liver: Liver) -> None:
-    from fedbo.hub.service import refuse_for
-
-    raise refuse_for(1.5, "too many")
+    liver.world.service.count_request = count
+    return liver.a.ask("GET", "")
 
 
 def _failed(liver: Liver) -> Any:
@@ -129,69 +128,21 @@ def _not_ready(liver: Liver) -> Any:
         raise OperationalError("SELECT", {}, Exception("gone"))
 
     liver.world.service.reading = fail
-    return liver.world.ask("GET", "/readyz")
-
-
-def _private(liver: Liver, **settings: Any) -> Lung:
-    with store.begin(liver.world.engine) as connection:
-        store.drop_operator(connection, "ann", actor=ACTOR)
-    return Lung(liver.world, private_federation(**settings), "a")
-
-
-def _private_federation(liver: Liver) -> Any:
-    lung = _private(liver)
-    made = contribution(lung.agreed, "a")
-    return liver.world.put(made, lung.tokens["a"], progress=Progress(3), here=lung.here)
-
-
-def _budget_spent(liver: Liver) -> Any:
-    lung = _private(liver)
-    lung.contribute("a")
-    assert lung.release().is_success and lung.release().is_success
-    return lung.release()
-
-
-def _not_reconciled(liver: Liver) -> Any:
-    lung = _private(liver)
-    with store.begin(liver.world.engine) as connection:
-        connection.execute(update(schema.federation).values(is_unreconciled=True))
-    return lung.release()
-
-
-def _release_made(liver: Liver) -> Any:
-    lung = _private(liver)
-    lung.contribute("a")
-    assert lung.release(number=1).is_success
-    return lung.release(number=1)
-
-
-def _no_release_key(liver: Liver) -> Any:
-    keys = KeyPair.generate()
-    with store.begin(liver.world.engine) as connection:
-        store.drop_operator(connection, "ann", actor=ACTOR)
-    agreed = private_federation(members={"a": str(keys), "hub": str(KeyPair.generate())})
-    lung = Lung(liver.world, agreed)
-    token = liver.world.enrol(lung.secret, "a", keys)
-    signed = keys.sign(contribution(agreed, "a"))
-    assert liver.world.put(signed, token, here=lung.here).is_success
-    return lung.release()
+    return liver.world.ask("GET", "/healthz")
 
 
 EXAMPLES: dict[str, Callable[[Liver], Any]] = {
     "wrong-request": lambda liver: liver.ask("POST", HERE + "/invitations", json={"uses": "x"}),
     "wrong-token": lambda liver: liver.world.ask("GET", HERE, new_token("member")),
     "not-allowed": lambda liver: liver.a.ask("POST", "/invitations", json={}),
-    "not-invited": lambda liver: _enrol(liver, "x", new_secret()),
+    "not-invited": lambda liver: liver.enrol("x", new_secret()),
     "no-such-federation": lambda liver: liver.ask("GET", "/v1/federations/heart"),
     "not-found": lambda liver: liver.ask("POST", HERE + "/members/revoke", json={"name": "x"}),
     "wrong-method": lambda liver: liver.ask("PATCH", "/v1/federations"),
-    "name-taken": lambda liver: _enrol(liver, "a"),
+    "name-taken": lambda liver: liver.enrol("a"),
     "too-many-agents": _too_many_agents,
     "too-large": lambda liver: liver.a.put(bytes(5000)),
-    "wrong-name": lambda liver: _enrol(liver, "a/b"),
-    "wrong-federation": lambda liver: liver.ask(
-        "POST", "/v1/federations", json={"name": "heart", "file": "features = 0"}
-    ),
+    "wrong-name": lambda liver: liver.enrol("a/b"),
     "wrong-message": lambda liver: liver.a.put(b"nonsense"),
     "wrong-signature": _wrong_signature,
     "wrong-sender": lambda liver: liver.a.put(message("b")),
@@ -199,21 +150,10 @@ EXAMPLES: dict[str, Callable[[Liver], Any]] = {
     "too-many-requests": _too_many_requests,
     "failed": _failed,
     "not-ready": _not_ready,
-    "private-federation": _private_federation,
-    "no-privacy-plan": lambda liver: liver.a.ask("GET", "/releases"),
-    "nothing-to-release": lambda liver: _private(liver).release(),
-    "release-made": _release_made,
-    "budget-spent": _budget_spent,
-    "not-reconciled": _not_reconciled,
-    "no-release-key": _no_release_key,
 }
 
 
-def test_every_problem_has_an_example() -> None:
-    assert EXAMPLES.keys() == PROBLEMS.keys()
-
-
-@pytest.mark.parametrize("slug", sorted(PROBLEMS))
+@pytest.mark.parametrize("slug", sorted(EXAMPLES))
 def test_every_problem_says_what_is_wrong(liver: Liver, slug: str) -> None:
     answer = EXAMPLES[slug](liver)
     assert problem(answer) == slug
@@ -228,83 +168,112 @@ def test_every_problem_says_what_is_wrong(liver: Liver, slug: str) -> None:
         assert secret not in written
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xc1",
-        message("a", fingerprint=bytes(16)).encode(),
-        message("a", agreed=Federation({"x": Float(0, 1)}, **GIVEN)).encode(),
-        message("a").encode() + b"\0",
-        message("a").encode()[:-1],
-        msgspec.msgpack.encode([1] * 100),
-        b"\x91" * 500,
-    ],
-)
-def test_a_bad_message_is_refused_and_changes_nothing(liver: Liver, content: bytes) -> None:
-    assert liver.a.put(message("a", 1)).json() == {"out": True}
-    before = liver.world.rows("audit", "activity")
-    answer = liver.a.put(content)
-    assert problem(answer) == "wrong-message"
-    assert len(answer.text) < 1000
-    assert liver.world.rows("audit", "activity") == before
+# Messages
 
 
-def test_what_is_not_a_publication(liver: Liver) -> None:
-    for body in (b"", b"\xc1", message("a").encode(), msgspec.msgpack.encode([b"x", [1, "x"]])):
+def _packed(*fields: Any) -> bytes:
+    return msgspec.msgpack.encode(fields)
+
+
+GOOD = message("a", 6).encode()
+NO_PUBLICATIONS = [
+    b"",
+    b"\xff" * 100,
+    GOOD,  # not in a publication
+    _packed(GOOD, None, 1),
+    _packed(GOOD, [3, 0.5]) + b"\0",
+    _packed(GOOD, [-1]),
+    _packed(GOOD, [3, float("nan")]),
+    _packed(GOOD, [3, None, 1e300]),
+    _packed(GOOD, [3, "0.5"]),
+    _packed("text", None),
+    b"\x91" * 500,  # arrays in arrays
+    b"\xdd\xff\xff\xff\xff",  # an array of 4,294,967,295 elements
+    b"\x92\xc6\xff\xff\xff\xff",  # and as many bytes
+]
+
+
+def test_what_is_no_publication_is_refused(liver: Liver) -> None:
+    before = liver.world.rows()
+    for body in NO_PUBLICATIONS:
         answer = liver.a.ask("PUT", "/messages", content=body, headers=BINARY)
-        assert problem(answer) == "wrong-request"
-    assert problem(liver.a.ask("POST", "/fetch", content=b"\xc1")) == "wrong-request"
+        assert problem(answer) == "wrong-request", body
+    for body in (b"", b"\xff", _packed(1), _packed("", 1), _packed("x" * 101)):
+        assert problem(liver.a.ask("POST", "/fetch", content=body)) == "wrong-request", body
+    assert liver.world.rows() == before
+
+
+def test_what_is_no_message_of_the_sender_is_refused(liver: Liver) -> None:
+    assert liver.a.put(message("a", 5)).json() == {"out": True}
+    belief = Federation(AGREED.space, **{**GIVEN, "kind": "belief"})
+    spoilt = message("signer", 6, keys=liver.keys).encode()
+    before = liver.world.rows()
+    for site, content, slug in (
+        (liver.a, b"garbage", "wrong-message"),
+        (liver.a, GOOD + b"\0", "wrong-message"),
+        (liver.a, message("a", 6, agreed=OTHER), "wrong-message"),
+        (liver.a, message("a", 6, agreed=Federation({"x": Float(0, 1)}, **GIVEN)), "wrong-message"),
+        (liver.a, message("a", 6, fingerprint=belief.fingerprint), "wrong-message"),
+        (liver.a, message("a", 6, keys=liver.keys), "wrong-key"),
+        (liver.a, withdrawal("a", 9, liver.keys), "wrong-key"),
+        (liver.signer, message("signer", 6), "wrong-key"),  # not signed
+        (liver.signer, message("signer", 6, keys=KeyPair.generate()), "wrong-key"),
+        (liver.signer, withdrawal("signer", 9, KeyPair.generate()), "wrong-key"),
+        (liver.signer, spoilt[:-1] + bytes([spoilt[-1] ^ 1]), "wrong-signature"),
+        *((liver.a, message(name, 9), "wrong-sender") for name in ("b", "b/x", "a2", "A", "a /x")),
+    ):
+        answer = site.put(content)
+        assert problem(answer) == slug and len(answer.text) < 1000
+    for method, sender in itertools.product(("GET", "DELETE"), ("b", "b/x", "", "/", "../b")):
+        answer = liver.a.ask(method, "/messages", params={"sender": sender})
+        assert problem(answer) == "wrong-sender"
+    assert liver.world.rows() == before
+
+
+def test_changed_bytes_never_make_the_hub_fail(liver: Liver) -> None:
+    rng = random.Random(5)
+    truths = [
+        msgspec.msgpack.encode(Publication(GOOD, Progress(3, best=0.5))),
+        msgspec.msgpack.encode(Publication(message("signer", 6, keys=liver.keys).encode())),
+        msgspec.msgpack.encode(Wanted("a.5")),
+    ]
+    for i in range(300):
+        body = bytearray(rng.choice(truths))
+        for _ in range(rng.choice([1, 2, 8])):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        path, method = rng.choice([("/messages", "PUT"), ("/fetch", "POST")])
+        site = rng.choice([liver.a, liver.signer])
+        answer = site.ask(method, path, content=bytes(body), headers=BINARY)
+        assert answer.status_code < 500, (i, answer.text)
 
 
 def test_messages_are_published_fetched_listed_and_withdrawn(liver: Liver) -> None:
+    with store.begin(liver.world.engine) as connection:
+        connection.execute(update(schema.member).values(seen=1.0))
     assert liver.a.put(message("a", 1), progress=Progress(3, best=0.5)).json() == {"out": True}
     first = liver.b.fetch()
     assert [each.content for each in first.handed] == [message("a", 1).encode()]
     answer = liver.b.ask("GET", "/messages")
     ((when, content),) = msgspec.msgpack.decode(answer.content)
     assert when > 1.7e9 and content == message("a", 1).encode()
-    assert problem(liver.b.ask("GET", "/messages", params={"sender": "a"})) == "wrong-sender"
-    (member,) = liver.ask("GET", HERE + "/members", params={"most": 1}).json()
-    assert member["progress"] == {"trials": 3, "best": 0.5, "saved": None}
+    members = liver.members()
+    assert members["a"]["progress"] == {"trials": 3, "best": 0.5, "saved": None}
+    seen = [members[name]["seen"] for name in ("a", "b", "signer")]
+    assert min(seen[:2]) > 1e9 and seen[2] == 1.0
     gone = liver.a.ask("DELETE", "/messages", params={"sender": "a"})
     assert gone.json() == {"out": False, "was_out": True}
     assert liver.b.fetch(first.cursor).gone == (first.handed[0].number,)
-
-
-def test_it_is_noted_when_a_member_was_seen(liver: Liver) -> None:
-    def seen() -> float:
-        (row,) = liver.ask("GET", HERE + "/members", params={"most": 1}).json()
-        return float(row["seen"])
-
-    for ask in (lambda: liver.a.put(message("a")), liver.a.fetch):
-        with store.begin(liver.world.engine) as connection:
-            connection.execute(update(schema.member).values(seen=1.0))
-        ask()
-        assert seen() > 1e9
 
 
 def test_signed_messages_are_withdrawn_by_a_signature(liver: Liver) -> None:
     assert liver.signer.put(message("signer/x", 4, keys=liver.keys)).json() == {"out": True}
     unsigned = liver.signer.ask("DELETE", "/messages", params={"sender": "signer/x"})
     assert problem(unsigned) == "wrong-key"
-    foreign = withdrawal("signer/x", 4, KeyPair.generate())
-    assert problem(liver.signer.put(foreign)) == "wrong-key"
     signed = withdrawal("signer/x", 4, liver.keys)
     assert liver.signer.put(signed).json() == {"out": False, "was_out": True}
-    assert problem(liver.a.put(message("a", keys=liver.keys))) == "wrong-key"
 
 
-def test_the_list_of_members_is_replaced(liver: Liver) -> None:
-    keys = str(KeyPair.generate())
-    listed = Federation(AGREED.space, **GIVEN, members={"a": keys})
-    answer = liver.ask("PUT", HERE, json={"file": listed.to_toml()})
-    assert answer.status_code == 200
-    assert Federation.from_toml(liver.a.ask("GET", "").json()["file"]).members == listed.members
-    other = liver.ask("PUT", HERE, json={"file": OTHER.to_toml()})
-    assert problem(other) == "wrong-federation"
-    assert [line["detail"] for line in liver.world.audit("updated")] == [{"members": 1}]
-    assert problem(_enrol(liver, "b2")) == "wrong-name"
+# Members
 
 
 def test_invitations_are_made_opened_used_and_taken_back(both: Liver) -> None:
@@ -316,53 +285,53 @@ def test_invitations_are_made_opened_used_and_taken_back(both: Liver) -> None:
     assert Federation.from_toml(opened["file"]).fingerprint == invitation.fingerprint
     wrong = {"secret": invitation.secret, "name": "heart"}
     assert problem(world.ask("POST", "/v1/invitations/open", json=wrong)) == "not-invited"
-    enrolled = _enrol(both, "c", invitation.secret)
+    enrolled = both.enrol("c", invitation.secret)
     assert enrolled.status_code == 201
-    token = enrolled.json()["token"]
-    assert world.ask("GET", HERE + "/member", token).json()["name"] == "c"
-    assert problem(_enrol(both, "d", invitation.secret)) == "not-invited"
-    listed = both.ask("GET", HERE + "/invitations").json()
-    assert [row["uses"] for row in listed] == [997]
-    assert "secret" not in json.dumps(listed)
-    gone = both.ask("DELETE", HERE + "/invitations", params={"id": listed[0]["id"]})
-    assert gone.is_success
-    assert problem(_enrol(both, "x")) == "not-invited"
+    assert world.ask("GET", "/v1/session", enrolled.json()["token"]).json()["name"] == "c"
+    assert problem(both.enrol("d", invitation.secret)) == "not-invited"
+    with world.engine.connect() as connection:
+        (row,) = store.invitations(connection, "liver")
+    assert row.uses == 997
+    gone = both.ask("DELETE", HERE + "/invitations", params={"id": row.id})
+    assert gone.status_code == 204
+    assert problem(both.enrol("x")) == "not-invited"
     made = both.ask("POST", HERE + "/invitations", json={}).json()
     with store.begin(world.engine) as connection:
         connection.execute(update(schema.invitation).values(expires=1.0))
     late = Invitation.parse(made["invitation"]).secret
-    assert problem(_enrol(both, "x", late)) == "not-invited"
+    assert problem(both.enrol("x", late)) == "not-invited"
 
 
 def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> None:
     both.a.put(message("a"))
     old = both.a.token
     both.a.token = both.a.ask("POST", "/member/token").json()["token"]
-    assert problem(both.world.ask("GET", HERE + "/member", old)) == "wrong-token"
+    assert problem(both.world.ask("GET", HERE, old)) == "wrong-token"
     keys = KeyPair.generate()
     changed = both.a.ask("PUT", "/member/key", json=key_given("rekey", "a", both.a.token, keys))
-    assert changed.json() == {"key": str(keys)}
+    assert changed.status_code == 204
     assert not both.b.fetch().handed
     assert problem(both.a.put(message("a", 2))) == "wrong-key"
     assert both.a.put(message("a", 2, keys=keys)).json() == {"out": True}
-    assert both.a.ask("GET", "/member").json()["key"] == str(keys)
+    assert both.members()["a"]["key"] == str(keys)
     for bad in ("ed25519:AAAA", "x", "ed25519:" + "A" * 43):
         assert problem(both.a.ask("PUT", "/member/key", json={"key": bad})) == "wrong-key"
-    assert both.a.ask("DELETE", "/member").json() == {"name": "a"}
-    assert problem(both.a.ask("GET", "/member")) == "wrong-token"
-    assert not both.b.fetch().handed
-    assert [row["name"] for row in both.b.ask("GET", "/members").json()] == ["b", "signer"]
-    assert both.world.enrol(both.secret, "a")
+    assert both.a.ask("DELETE", "/member").status_code == 204
+    assert problem(both.a.ask("GET", "")) == "wrong-token"
+    assert "a" not in both.members()
 
 
-def test_an_operator_removes_and_revokes(both: Liver) -> None:
-    both.a.put(message("a"))
-    assert both.ask("POST", HERE + "/members/revoke", json={"name": "a"}).is_success
-    assert problem(both.a.ask("GET", "/member")) == "wrong-token"
-    assert not both.b.fetch().handed
-    assert problem(_enrol(both, "a")) == "name-taken"
-    assert both.ask("DELETE", HERE + "/members", params={"name": "a"}).is_success
-    assert _enrol(both, "a").status_code == 201
+def test_a_revoked_token_stops_working_at_every_worker_at_once(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path}/hub.db"
+    with World(db) as first, World(db) as second:
+        token = first.enrol(first.federation(), "clinic")
+        for hub in (first, second):
+            assert hub.ask("GET", HERE, token).is_success
+        with store.begin(first.engine) as connection:
+            store.revoke(connection, "liver", "clinic", actor=ACTOR)
+        for hub in (first, second):
+            assert problem(hub.ask("GET", HERE, token)) == "wrong-token"
+            assert problem(hub.put(message("clinic", 5), token)) == "wrong-token"
 
 
 def test_only_listed_members_with_their_keys_enrol(world: World) -> None:
@@ -403,50 +372,16 @@ def test_nobody_enrols_with_the_key_of_another(world: World) -> None:
 
 def test_nobody_changes_its_key_to_that_of_another(liver: Liver) -> None:
     keys, token = KeyPair.generate(), liver.a.token
-    wrong = [
+    for proof in (
         key_given("rekey", "a", token, KeyPair.generate())["proof"],
         key_given("rekey", "b", token, keys)["proof"],
         key_given("rekey", "a", liver.b.token, keys)["proof"],
         key_given("enrol", "a", token, keys)["proof"],
         "",
-    ]
-    for proof in wrong:
+    ):
         answer = liver.a.ask("PUT", "/member/key", json={"key": str(keys), "proof": proof})
         assert problem(answer) == "wrong-signature", proof
-    assert liver.a.ask("GET", "/member").json()["key"] == ""
-    given = key_given("rekey", "a", token, keys)
-    assert liver.a.ask("PUT", "/member/key", json=given).json() == {"key": str(keys)}
-
-
-def test_refusals_are_in_the_audit_log_but_cannot_fill_it(liver: Liver) -> None:
-    for _ in range(50):
-        assert problem(liver.a.put(b"nonsense")) == "wrong-message"
-    liver.b.put(message("a"))
-    refused = liver.world.audit("refused")
-    assert {(line["actor"], line["detail"]["problem"]) for line in refused} == {
-        ("a", "wrong-message"),
-        ("b", "wrong-sender"),
-    }
-    assert all(line["federation"] == "liver" for line in refused)
-    assert 20 <= len(refused) < 30
-
-
-def test_refused_joins_are_in_the_audit_log_of_their_federation(liver: Liver) -> None:
-    key = str(KeyPair.generate())
-    assert problem(_enrol(liver, "a")) == "name-taken"
-    body = {"secret": liver.secret, "name": "f", "key": key}
-    assert problem(liver.world.ask("POST", "/v1/members", json=body)) == "wrong-signature"
-    assert problem(_enrol(liver, "\x1b[2J" + 58 * "\U000e0001")) == "wrong-name"
-    assert problem(_enrol(liver, "g", new_secret())) == "not-invited"
-    lines = liver.world.audit("refused")
-    hostile = lines.pop(2)["subject"]
-    assert hostile.startswith("'\\x1b[2J\\U000e0001") and len(hostile) == 128
-    assert [(line["federation"], line["subject"], line["detail"]["problem"]) for line in lines] == [
-        ("liver", "a", "name-taken"),
-        ("liver", "f", "wrong-signature"),
-        ("", "g", "not-invited"),  # nobody knows which federation that was
-    ]
-    assert {line["actor"] for line in lines} == {UNKNOWN}
+    assert liver.members()["a"]["key"] == ""
 
 
 def test_a_member_reads_only_its_own_lines_of_the_audit_log(liver: Liver) -> None:
@@ -458,29 +393,20 @@ def test_a_member_reads_only_its_own_lines_of_the_audit_log(liver: Liver) -> Non
         ("published", "a/1"),
     ]
     everything = liver.ask("GET", HERE + "/audit").text.splitlines()
-    assert len(everything) > 5 and len(liver.ask("GET", "/v1/audit").text.splitlines()) > 6
+    assert len(everything) > 5
+
+
+# Limits, and what the hub says about itself
 
 
 def test_a_flood_is_slowed_down_for_one_member_only(new_database: Callable[[str], str]) -> None:
-    with World(new_database("sqlite"), rate=0.1) as world:
+    with World(new_database("sqlite"), rate=0.5) as world:
         secret = world.federation()
         tokens = [world.enrol(secret, name) for name in ("a", "b")]
-        answers = [world.ask("GET", HERE + "/member", tokens[0]) for _ in range(3)]
+        answers = [world.ask("GET", HERE, tokens[0]) for _ in range(3)]
         assert problem(answers[-1]) == "too-many-requests"
         assert int(answers[-1].headers["retry-after"]) >= 1
-        with World(new_database("sqlite"), rate=50.0) as quick:
-            token = quick.enrol(quick.federation(), "b")
-            assert quick.ask("GET", HERE + "/member", token).is_success
-
-
-def test_wrong_tokens_are_counted_by_address(new_database: Callable[[str], str]) -> None:
-    with World(new_database("sqlite"), failures=3) as world:
-        token = world.enrol(world.federation(), "a")
-        slugs = [problem(world.ask("GET", HERE, new_token("member"))) for _ in range(4)]
-        assert slugs == ["wrong-token"] * 3 + ["too-many-requests"]
-        body = {"secret": new_secret(), "name": "x"}
-        assert problem(world.ask("POST", "/v1/members", json=body)) == "too-many-requests"
-        assert world.ask("GET", HERE, token).is_success  # others are behind this address too
+        assert world.ask("GET", HERE, tokens[1]).is_success
 
 
 @pytest.mark.parametrize(
@@ -494,21 +420,37 @@ def test_a_strange_header_is_a_wrong_token(world: World, header: str) -> None:
     assert "bearer" in answer.headers["www-authenticate"].lower()
 
 
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"[" * 10**4, b'{"secret": 7}', b'{"secret": "\\ud800"}', b"\xff"]
+)
+def test_a_stranger_gets_nowhere(liver: Liver, body: bytes) -> None:
+    before = liver.world.rows()
+    for path in ("/v1/invitations/open", "/v1/members"):
+        answer = liver.world.ask("POST", path, content=body)
+        assert problem(answer) in ("wrong-request", "not-invited")
+    assert liver.world.rows() == before
+
+
 def test_bodies_are_bounded_before_they_are_read(liver: Liver) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(100):
             yield bytes(2**16)
 
-    for path, method in ((HERE + "/messages", "PUT"), ("/v1/members", "POST")):
+    for method, path in (
+        ("PUT", HERE + "/messages"),
+        ("POST", HERE + "/fetch"),
+        ("PUT", HERE + "/member/key"),
+        ("POST", "/v1/members"),
+    ):
         answer = liver.world.ask(method, path, liver.a.token, content=endless())
         assert problem(answer) == "too-large"
 
 
 def test_a_database_of_another_version_is_not_ready(liver: Liver) -> None:
-    assert liver.world.ask("GET", "/readyz").is_success
+    assert liver.world.ask("GET", "/healthz").is_success
     with store.begin(liver.world.engine) as connection:
         connection.execute(update(schema.hub).values(version=99))
-    assert problem(liver.world.ask("GET", "/readyz")) == "not-ready"
+    assert problem(liver.world.ask("GET", "/healthz")) == "not-ready"
 
 
 def test_numbers_for_prometheus(liver: Liver) -> None:
@@ -516,14 +458,12 @@ def test_numbers_for_prometheus(liver: Liver) -> None:
     liver.a.put(b"nonsense")
     answer = liver.ask("GET", "/metrics")
     assert answer.headers["cache-control"] == "no-store"
+    route = 'method="PUT",route="/v1/federations/{federation}/messages"'
     for expected in (
-        'fedbo_hub_requests_total{method="PUT",route="/v1/federations/{federation}/messages",'
-        'status="200"} 1.0',
-        'fedbo_hub_refused_total{problem="wrong-message"} 1.0',
-        "fedbo_hub_messages_published_total 1.0",
-        "fedbo_hub_federations 1.0",
-        "fedbo_hub_members 3.0",
-        "fedbo_hub_request_seconds_bucket",
+        f'fedbo_hub_request_seconds_count{{{route},status="200"}} 1.0',
+        f'fedbo_hub_request_seconds_count{{{route},status="422"}} 1.0',
+        "fedbo_hub_federations 1\n",
+        "fedbo_hub_members 3\n",
     ):
         assert expected in answer.text
     assert "liver" not in answer.text
@@ -535,14 +475,11 @@ def test_the_log_has_one_line_for_each_request_and_no_path(liver: Liver) -> None
         liver.world.ask("GET", f"/v1/{new_secret()}"),
         liver.a.ask("GET", "/messages", params={"sender": "a"}),
     ]
-    liver.world.client.__exit__(None, None, None)
     lines = [line for line in liver.world.log() if line["event"] == "request"]
     assert [line["request"] for line in lines] == [one.headers["x-request-id"] for one in answers]
     place = "/v1/federations/{federation}/messages"
     assert [line["route"] for line in lines] == [place, "(none)", place]
     assert (lines[0]["federation"], lines[0]["who"], lines[0]["status"]) == ("liver", "a", 200)
-    events = [line["event"] for line in liver.world.log()]
-    assert (events[0], events[-1]) == ("started", "stopped")
 
 
 # Who may do what
@@ -571,63 +508,43 @@ def _json(**body: Any) -> Given:
     return lambda cast: {"json": body}
 
 
-def _packed(body: Any) -> Given:
+def _bytes(body: Any) -> Given:
     return lambda cast: {"content": msgspec.msgpack.encode(body), "headers": BINARY}
 
 
 # For each endpoint: what to send, and the status for each of the ROLES, in their order.
 ANYONE = (200,) * 6
 MEMBER = (401, 401, 200, 404, 401, 403)
-OPERATOR = (401, 401, 403, 404, 401, 200)
+GONE = (401, 401, 204, 404, 401, 403)
+OPERATOR = (401, 401, 403, 404, 401, 204)
 BOTH = (401, 401, 200, 404, 401, 200)
-EVERYWHERE = (401, 401, 200, 200, 401, 200)  # not about one federation
-CREATED = (401, 401, 403, 404, 401, 201)
-HUB = (401, 401, 403, 403, 401, 200)
 MATRIX: dict[tuple[str, str], tuple[Given, tuple[int, ...]]] = {
-    ("GET", "/v1/hub"): (_nothing, ANYONE),
     ("GET", "/healthz"): (_nothing, ANYONE),
-    ("GET", "/readyz"): (_nothing, ANYONE),
-    ("GET", "/metrics"): (_nothing, HUB),
-    ("GET", "/v1/audit"): (_nothing, HUB),
+    ("GET", "/metrics"): (_nothing, (401, 401, 403, 403, 401, 200)),
     ("POST", "/v1/invitations/open"): (lambda cast: {"json": {"secret": cast.secret}}, ANYONE),
     ("POST", "/v1/members"): (
         lambda cast: {"json": {"secret": cast.secret, "name": "newcomer"}},
         (201,) * 6,
     ),
-    ("GET", "/v1/federations"): (_nothing, EVERYWHERE),
-    ("POST", "/v1/federations"): (
-        lambda cast: {"json": {"name": cast.federation + "-2", "file": AGREED.to_toml()}},
-        (401, 401, 403, 403, 401, 201),
-    ),
+    ("GET", "/v1/federations"): (_nothing, (401, 401, 200, 200, 401, 200)),
     ("GET", FEDERATION): (_nothing, BOTH),
-    ("PUT", FEDERATION): (_json(file=AGREED.to_toml()), OPERATOR),
-    ("POST", FEDERATION + "/invitations"): (_json(uses=1, days=1), CREATED),
-    ("GET", FEDERATION + "/invitations"): (_nothing, OPERATOR),
+    ("POST", FEDERATION + "/invitations"): (
+        _json(uses=1, days=1),
+        (401, 401, 403, 404, 401, 201),
+    ),
     ("DELETE", FEDERATION + "/invitations"): (
         lambda cast: {"params": {"id": cast.invitation}},
         OPERATOR,
     ),
-    ("GET", FEDERATION + "/members"): (_nothing, BOTH),
     ("DELETE", FEDERATION + "/members"): (lambda cast: {"params": {"name": "other"}}, OPERATOR),
     ("POST", FEDERATION + "/members/revoke"): (_json(name="other"), OPERATOR),
-    ("GET", FEDERATION + "/member"): (_nothing, MEMBER),
-    ("DELETE", FEDERATION + "/member"): (_nothing, MEMBER),
+    ("DELETE", FEDERATION + "/member"): (_nothing, GONE),
     ("POST", FEDERATION + "/member/token"): (_nothing, (401, 401, 201, 404, 401, 403)),
-    ("PUT", FEDERATION + "/member/key"): (_json(key=None), MEMBER),
-    ("PUT", FEDERATION + "/messages"): (
-        _packed(Publication(message("member", 2).encode())),
-        MEMBER,
-    ),
+    ("PUT", FEDERATION + "/member/key"): (_json(key=None), GONE),
+    ("PUT", FEDERATION + "/messages"): (_bytes(Publication(message("member", 2).encode())), MEMBER),
     ("GET", FEDERATION + "/messages"): (_nothing, MEMBER),
     ("DELETE", FEDERATION + "/messages"): (lambda cast: {"params": {"sender": "member"}}, MEMBER),
-    ("POST", FEDERATION + "/fetch"): (_packed(Wanted()), MEMBER),
-    # 409: the federation has no privacy plan
-    ("GET", FEDERATION + "/releases"): (_nothing, (401, 401, 409, 404, 401, 409)),
-    ("POST", FEDERATION + "/releases"): (_json(), (401, 401, 403, 404, 401, 409)),
-    ("POST", FEDERATION + "/releases/reconcile"): (
-        _json(releases=0),
-        (401, 401, 403, 404, 401, 409),
-    ),
+    ("POST", FEDERATION + "/fetch"): (_bytes(Wanted()), MEMBER),
     ("GET", FEDERATION + "/audit"): (_nothing, BOTH),
     ("GET", FEDERATION + "/overview"): (_nothing, BOTH),
     ("POST", "/v1/session"): (lambda cast: {"json": {"token": cast.tokens["operator"]}}, ANYONE),
@@ -669,7 +586,7 @@ def test_every_endpoint_is_in_the_matrix(world: World) -> None:
 def test_every_endpoint_lets_in_whom_it_should(world: World, role: str) -> None:
     wrong: list[tuple[Any, ...]] = []
     cast = cast_of(world)
-    before = world.rows("audit", "activity")
+    before = world.rows()
     for (method, path), (given, statuses) in MATRIX.items():
         expected = statuses[ROLES.index(role)]
         token = {**cast.tokens, "none": None, "invited": cast.secret}[role]
@@ -682,20 +599,24 @@ def test_every_endpoint_lets_in_whom_it_should(world: World, role: str) -> None:
             problem(answer)
         if answer.status_code < 400 and method != "GET":
             cast = cast_of(world)
-            before = world.rows("audit", "activity")
-        elif world.rows("audit", "activity") != before:
+            before = world.rows()
+        elif world.rows() != before:
             wrong.append((method, path, "something was changed"))
     assert not wrong
 
 
 def test_another_federation_is_the_same_as_none(liver: Liver) -> None:
-    liver.world.federation("heart")
+    token = liver.world.enrol(liver.world.federation("heart"), "a")
+    liver.a.put(message("a"))
+    assert liver.world.fetch(token, here="/v1/federations/heart").handed == ()
     answers = [
         liver.world.ask("GET", f"/v1/federations/{name}", liver.a.token)
         for name in ("heart", "nowhere", "../x", "Ü")
     ]
     assert {answer.status_code for answer in answers} == {404}
     assert answers[0].json()["detail"] == answers[1].json()["detail"]
+    listed = liver.a.world.ask("GET", "/v1/federations", liver.a.token).json()
+    assert [row["name"] for row in listed] == ["liver"]
 
 
 def test_a_cookie_needs_the_header_to_change_something(liver: Liver) -> None:
@@ -706,8 +627,6 @@ def test_a_cookie_needs_the_header_to_change_something(liver: Liver) -> None:
     body = {"json": {"uses": 1, "days": 1}}
     refused = liver.world.ask("POST", HERE + "/invitations", headers=cookie, **body)
     assert problem(refused) == "not-allowed"
-    bearer = liver.world.ask("GET", HERE, opened.cookies[COOKIE])
-    assert problem(bearer) == "wrong-token", "a cookie is not a token"
     headers = {**cookie, "x-fedbo": "1"}
     assert liver.world.ask("POST", HERE + "/invitations", headers=headers, **body).is_success
     with store.begin(liver.world.engine) as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import subprocess
 import sys
@@ -44,10 +45,10 @@ def test_a_backup_can_be_restored_into_either_database(
     engine: Engine, tmp_path: Path, new_database: Callable[[str], str], kind: str
 ) -> None:
     filled = fill(engine)
-    file, url, steps = tmp_path / "hub.backup", new_database(kind), list[tuple[int, int]]()
-    rows = backup(engine, file, lambda *step: steps.append(step))
+    file, url = tmp_path / "hub.backup", new_database(kind)
+    rows = backup(engine, file)
     before = all_rows(engine)
-    assert rows == sum(map(len, before.values())) and steps[-1] == (rows, rows)
+    assert rows == sum(map(len, before.values()))
     assert restore(file, url) == rows
     other = open_database(url)
     after = all_rows(other)
@@ -112,7 +113,7 @@ def test_an_earlier_backup_is_replaced_and_nothing_else(
         with pytest.raises(HubError, match="exists and is not a backup"):
             backup(engine, place)
     assert notes.read_text() == "keep this"
-    with pytest.raises(HubError, match="does not exist: create it first"):
+    with pytest.raises(HubError, match="cannot be written"):
         backup(engine, tmp_path / "no" / "b")
 
 
@@ -124,7 +125,7 @@ def test_a_full_disk_leaves_the_earlier_backup(
     with begin(engine) as connection:
         for number in range(300):
             detail = {"padding": "x" * 1000}
-            store.record(connection, "refused", actor=ACTOR, subject=f"{number}", detail=detail)
+            store.record(connection, "joined", actor=ACTOR, subject=f"{number}", detail=detail)
     connect = sqlite3.connect
 
     def small(*args: object, **options: object) -> sqlite3.Connection:
@@ -133,32 +134,21 @@ def test_a_full_disk_leaves_the_earlier_backup(
         return connection
 
     monkeypatch.setattr("fedbo.hub.store.backup.sqlite3.connect", small)
-    with pytest.raises(HubError, match="cannot be written: database or disk is full"):
+    with pytest.raises(HubError, match="database or disk is full"):
         backup(engine, file)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir() if "backup" in path.name] == [file.name]
 
 
 def test_a_damaged_backup_is_refused(saved: tuple[Filled, Path], tmp_path: Path) -> None:
+    """Whichever byte was changed, of the database or of its free space."""
     _, file = saved
-    whole, url = file.read_bytes(), f"sqlite:///{tmp_path}/new.db"
-    at = whole.index("Zürich 2".encode())
-    damaged = {
-        whole[: len(whole) // 2]: "is damaged",
-        whole[: 4096 * 3]: "is damaged",
-        b"": "is not a backup",
-        b"hello" * 1000: "is not a backup",
-        whole[:at] + b"X" + whole[at + 1 :]: "is damaged",
-    }
-    for content, fault in damaged.items():
+    whole, url, rng = file.read_bytes(), f"sqlite:///{tmp_path}/new.db", random.Random(0)
+    damaged = [whole[: len(whole) // 2], whole[:4096], b"", b"hello" * 1000, whole + b"\0"]
+    for place in rng.sample(range(len(whole)), 200):
+        damaged.append(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    for content in damaged:
         file.write_bytes(content)
-        with pytest.raises(HubError, match=fault):
-            restore(file, url)
-    for change in ("DELETE FROM member WHERE id = 2", "DROP TABLE session"):
-        file.write_bytes(whole)
-        with sqlite3.connect(file) as connection:
-            connection.execute(change)
-        connection.close()
         with pytest.raises(HubError, match="is damaged"):
             restore(file, url)
     assert not (tmp_path / "new.db").exists()
@@ -166,31 +156,26 @@ def test_a_damaged_backup_is_refused(saved: tuple[Filled, Path], tmp_path: Path)
     restore(file, url)
 
 
-def test_what_is_not_a_backup_of_this_version_is_refused(
+def test_a_backup_is_not_a_database_and_the_other_way_round(
     saved: tuple[Filled, Path], tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/new.db"
     for place in (tmp_path / "no", tmp_path, tmp_path / "saved.db"):
         with pytest.raises(HubError):
             restore(place, url)
-    _, file = saved
     with pytest.raises(HubError, match="is a backup: put it into a new database"):
-        open_database(f"sqlite:///{file}")
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE hub SET version = 99")
-    connection.close()
-    with pytest.raises(HubError, match="tables of version 99"):
-        restore(file, url)
+        open_database(f"sqlite:///{saved[1]}")
     assert not (tmp_path / "new.db").exists()
 
 
 def test_an_interrupted_restore_leaves_an_empty_database(
-    saved: tuple[Filled, Path], database_url: str
+    saved: tuple[Filled, Path], database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(done: int, total: int) -> None:
-        if done == total:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        restore(saved[1], database_url, stop)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("fedbo.hub.store.backup._number", _interrupt)
+        restore(saved[1], database_url)
     restore(saved[1], database_url)
+
+
+def _interrupt(_: object) -> None:
+    raise KeyboardInterrupt

@@ -115,14 +115,9 @@ def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     "command",
     [
-        ["invite", "liver"],
-        ["invitations", "liver"],
         ["members"],
         ["revoke", "liver", "clinic"],
-        ["remove", "liver", "clinic"],
-        ["update", "liver", "--federation", "federation.toml"],
         ["operator", "list"],
-        ["operator", "drop", "anna"],
         ["release", "liver"],
         ["audit"],
         ["backup", "b"],
@@ -140,7 +135,7 @@ def test_what_cannot_be_opened_is_explained_without_the_password() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sqlalchemy.engine", None)
+    monkeypatch.setitem(sys.modules, "sqlalchemy.exc", None)
     monkeypatch.setattr("fedbo.cli.checks.find_spec", lambda name: None)
     assert "pip install 'fedbo[hub]'" in words("members", code=1)
 
@@ -159,7 +154,7 @@ def test_open_invitations_are_listed_and_cancelled() -> None:
 
 
 def test_members_are_listed_revoked_and_removed(hub: str) -> None:
-    assert f"liver 2 4 {AGREED.fingerprint.hex()}" in words("members")
+    assert f"liver 2 4 {AGREED.fingerprint}" in words("members")
     text = words("members", "liver")
     assert re.search(r"clinic 2 2 \d+ bytes 14 \d+ seconds? [\w-]{8}…", text)
     assert "not signed" in text and "left" not in text

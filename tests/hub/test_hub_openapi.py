@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import requests
-from hub.running import RunningHub
+from contracts.hub import HubProcess
 from hub.world import ACTOR, AGREED, message
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -73,7 +72,7 @@ OPERATIONS = _operations()
 class Tried:
     """A hub that is tried by an operator and by members."""
 
-    def __init__(self, hub: RunningHub) -> None:
+    def __init__(self, hub: HubProcess) -> None:
         self.hub, self.session = hub, requests.Session()
         self.session.trust_env = False
         with store.begin(hub.engine) as connection:
@@ -110,14 +109,12 @@ class Tried:
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
-    folder: Path = tmp_path_factory.mktemp("hub")
-    url, free = f"sqlite:///{folder}/hub.db", ["--rate", "0", "--failures", "0"]
-    with RunningHub(folder, url, *free) as hub:
+    with HubProcess(f"sqlite:///{tmp_path_factory.mktemp('hub')}/hub.db") as hub:
         trying = Tried(hub)
         yield trying
         trying.session.close()
         assert hub.stop() == 0
-        assert '"traceback"' not in hub.log()
+        assert '"traceback"' not in hub.log
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from fedbo.hub.settings import Settings, load
 def test_flags_count_more_than_variables_and_these_more_than_the_file(tmp_path: Path) -> None:
     file = tmp_path / "hub.toml"
     file.write_text('port = 1\nworkers = 2\nhost = "::1"\nrate = 3\nplain = true\n')
-    environ = {"FEDBO_HUB_PORT": "2", "FEDBO_HUB_WORKERS": "3", "FEDBO_HUB_LOG": ""}
+    environ = {"FEDBO_HUB_PORT": "2", "FEDBO_HUB_WORKERS": "3", "FEDBO_HUB_TLS_KEY": ""}
     found = load({"port": 3, "workers": None}, file, environ)
     assert (found.port, found.workers, found.host, found.rate) == (3, 3, "::1", 3.0)
-    assert (found.log, found.failures, found.plain) == ("json", 10, True)
+    assert (found.tls_key, found.plain) == ("", True)
 
 
 def test_every_setting_is_an_option_of_the_command() -> None:
@@ -26,34 +26,26 @@ def test_every_setting_is_an_option_of_the_command() -> None:
 
 
 def test_workers_get_the_same_settings() -> None:
-    given = Settings(
-        db="postgresql+psycopg://u:p%40ss@h/d", port=0, plain=True, rate=2.5, log="plain"
-    )
-    assert Settings.from_environ(given.to_environ() | {"OTHER": "x"}) == given
-    assert Settings.from_environ(Settings().to_environ()) == Settings()
+    given = Settings(db="postgresql+psycopg://u:p%40ss@h/d", port=0, plain=True, rate=2.5)
+    assert load({}, None, given.to_environ() | {"OTHER": "x"}) == given
+    assert load({}, None, Settings().to_environ()) == Settings()
 
 
 @pytest.mark.parametrize(
     ("flags", "environ", "file", "expected"),
     [
-        ({"prot": 1}, {}, "", "--prot is not a setting of the hub; did you mean --port?"),
-        ({}, {"FEDBO_HUB_WORKER": "2"}, "", "did you mean FEDBO_HUB_WORKERS?"),
-        ({}, {}, "tls_cert = 'x'", "did you mean tls_certificate?"),
+        ({"prot": 1}, {}, "", "--prot is not a setting of the hub"),
+        ({}, {"FEDBO_HUB_WORKER": "2"}, "", "FEDBO_HUB_WORKER is not a setting"),
+        ({}, {}, "tls_cert = 'x'", "tls_cert in"),
         ({}, {"FEDBO_HUB_PORT": "many"}, "", "FEDBO_HUB_PORT is 'many'"),
         ({}, {}, "port = '80'", "hub.toml is '80'"),
-        ({}, {}, "host = 80", "hub.toml is 80"),
         ({}, {}, "plain = 'no'", "hub.toml is 'no'"),
-        ({}, {"FEDBO_HUB_RATE": "fast"}, "", "FEDBO_HUB_RATE is 'fast'"),
-        ({"port": 70000}, {}, "", "port is 70000, expected 0 to 65535"),
-        ({"workers": 0}, {}, "", "workers is 0, expected 1 to 64"),
-        ({"rate": -1.0}, {}, "", "rate is -1"),
-        ({"rate": float("nan")}, {}, "", "rate is nan"),
-        ({"log": "xml"}, {}, "", "--log is 'xml'"),
-        ({"host": " "}, {}, "", "host is empty"),
+        ({"port": 70000}, {}, "", "--port is 70000"),
+        ({"workers": 0}, {}, "", "--workers is 0"),
+        ({"rate": float("nan")}, {}, "", "--rate is nan"),
+        ({"host": ""}, {}, "", "--host is ''"),
         ({"trusted_proxies": "10.0.0.1, example.org"}, {}, "", "'example.org'"),
         ({"public_url": "hub.example.org"}, {}, "", "https://hub.example.org"),
-        ({"public_url": "https://u:p@h"}, {}, "", "public_url"),
-        ({"db": "fedbo.db"}, {}, "", "expected one such as sqlite:///fedbo.db"),
         ({}, {}, "port = ", "not a TOML file"),
     ],
 )
@@ -82,6 +74,3 @@ def test_a_password_is_never_shown() -> None:
     for text in (repr(settings), str(settings)):
         assert "db/fedbo" in text
         assert "s3cret" not in text and "hidden" not in text
-    with pytest.raises(ValueError) as caught:
-        load({"db": "postgresql://hub:s3cret@db:port/x"}, None, {})
-    assert "s3cret" not in str(caught.value)

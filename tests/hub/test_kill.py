@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from hub.running import SOURCE, RunningHub
+from contracts.hub import SOURCE, HubProcess
 from hub.test_hub_server import answers, publication, settle
 from hub.world import BINARY, HERE, Lung, World, private_federation
 from sqlalchemy import select
@@ -33,7 +33,7 @@ MEMBERS = 4
 class Sites:
     """Members that publish all the time, and repeat what was not acknowledged."""
 
-    def __init__(self, hub: RunningHub, tokens: list[str]) -> None:
+    def __init__(self, hub: HubProcess, tokens: list[str]) -> None:
         self.acknowledged = {f"m{number}": 0 for number in range(len(tokens))}
         self.faults: list[str] = []
         self._hub, self._is_over = hub, threading.Event()
@@ -70,11 +70,10 @@ class Sites:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_nothing_acknowledged_is_missing_after_kills(
-    kind: str, tmp_path: Path, new_database: Callable[[str], str]
+    kind: str, new_database: Callable[[str], str]
 ) -> None:
     rng = random.Random(0)
-    options = ["--workers", "2", "--rate", "0"]
-    with RunningHub(tmp_path, new_database(kind), *options) as hub:
+    with HubProcess(new_database(kind), workers=2) as hub:
         _, _, tokens = settle(hub, MEMBERS)
         with Sites(hub, tokens) as sites:
             for number in range(KILLS):
@@ -99,6 +98,7 @@ def test_nothing_acknowledged_is_missing_after_kills(
         with hub.engine.connect() as connection:
             rows = connection.execute(query.where(schema.audit.c.action == "published")).all()
         logged = {(row.subject, msgspec.json.decode(row.detail)["sequence"]) for row in rows}
+        print(f"{kind}: {KILLS} kills, {sum(sites.acknowledged.values()):,} acknowledged")
         for name, latest in sites.acknowledged.items():
             assert {(name, sequence) for sequence in range(1, latest + 1)} <= logged
 
@@ -107,14 +107,14 @@ def _children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def _stored(hub: RunningHub) -> dict[str, int]:
+def _stored(hub: HubProcess) -> dict[str, int]:
     query = select(schema.message.c.sender, schema.message.c.sequence)
     hub.engine.dispose()
     with hub.engine.connect() as connection:
         return {sender: sequence for sender, sequence in connection.execute(query)}
 
 
-def _fetched(hub: RunningHub, token: str) -> dict[str, int]:
+def _fetched(hub: HubProcess, token: str) -> dict[str, int]:
     body = msgspec.msgpack.encode(Wanted())
     with hub.client(token) as client:
         answer = client.post(HERE + "/fetch", content=body, headers=BINARY)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hub.world import ACTOR, AGREED, message, withdrawal
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Connection, Engine, insert, select, update
 
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import News, Progress
@@ -185,20 +185,19 @@ def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
 
 
 def test_progress_belongs_to_a_message(group: Group) -> None:
-    def reported() -> Any:
+    def reported() -> list[Any]:
         with group.engine.connect() as connection:
-            return store.progress_of(connection, store.find_federation(connection, "liver"))
+            rows = store.members(connection, "liver").rows
+            return [row.progress and (row.progress.trials, row.progress.saved) for row in rows]
 
     group.publish(message("a", 1), progress=Progress(20, best=0.5, saved=3.0))
     group.publish(message("b", 1), progress=Progress(4))
-    found = reported()
-    assert (found.agents, found.trials, found.saved) == (2, 24, 3.0)
-    assert [(row.sender, row.best) for row in found.rows] == [("a", 0.5), ("b", None)]
+    assert reported() == [(20, 3.0), (4, None)]
     group.publish(message("a", 2))
-    assert [row.sender for row in reported().rows] == ["b"]
+    assert reported() == [None, (4, None)]
     with store.begin(group.engine) as connection:
         store.withdraw(connection, group.caller(connection, "b"), "b")
-    assert reported().agents == 0
+    assert reported() == [None, None]
 
 
 def test_of_many_the_latest_are_handed_out(group: Group) -> None:
@@ -272,27 +271,3 @@ def test_the_agents_of_a_member_have_so_many_names(
     with pytest.raises(Refused):
         group.publish(message("a/one-more"))
     assert group.publish(message("a/0", 2))
-
-
-def test_traces_are_forgotten_after_a_month(group: Group) -> None:
-    group.publish(message("a", 1), message("b", 1))
-    before = group.fetch().cursor
-    with store.begin(group.engine) as connection:
-        store.withdraw(connection, group.caller(connection, "a"), "a")
-    with store.begin(group.engine) as connection:
-        assert store.prune(connection) == 0
-        assert store.prune(connection, days=-1.0) == 1
-        count = connection.scalar(select(func.count()).select_from(schema.message))
-    assert count == 1
-    assert group.fetch(before).is_all  # it cannot be told which messages have gone
-    assert not group.fetch(group.fetch().cursor).is_all
-
-
-def test_withdrawals_are_kept_as_long_as_their_member(engine: Engine) -> None:
-    keys = KeyPair.generate()
-    group = Group(engine, "a", keys=keys)
-    group.publish(message("a", 1, keys=keys), withdrawal("a", 1, keys))
-    with store.begin(engine) as connection:
-        assert store.prune(connection, days=-1.0) == 0
-        store.leave(connection, group.caller(connection, "a"))
-        assert store.prune(connection, days=-1.0) == 1

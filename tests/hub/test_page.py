@@ -37,19 +37,17 @@ def test_the_overview_says_what_there_is(world: World) -> None:
         "name": "liver",
         "fingerprint": str(AGREED.fingerprint),
         "created": pytest.approx(time.time(), abs=60),
-        "direction": "maximize",
+        "members": 2,
+        "messages": 3,
     }
     assert overview["figures"] == {
-        "members": 2, "revoked": 1, "agents": 3, "messages": 3, "bytes": size, "hour": 3, "day": 3,
+        "members": 2, "revoked": 1, "seen": 2, "agents": 3, "messages": 3, "bytes": size, "new": 3,
     }  # fmt: skip
     first, second, third = overview["members"]["rows"]
     assert (first["name"], first["agents"], first["messages"], first["trials"]) == ("a", 2, 2, 30)
     assert first["progress"] == {"trials": 24, "best": 0.75, "saved": 7.0}
     assert second["progress"] is None and not second["is_revoked"] and third["is_revoked"]
-    assert overview["progress"]["agents"] == 2 and overview["progress"]["saved"] == 7.0
-    assert [row["sender"] for row in overview["progress"]["rows"]] == ["a/liver", "a/lung"]
-    assert sum(overview["activity"]["published"]) == 3
-    assert overview["health"]["state"] == "good" and overview["releases"] is None
+    assert overview["releases"] is None
     assert overview["feed"][0]["action"] == "revoked" and overview["feed"][0]["subject"] == "c"
     assert [row["uses"] for row in overview["invitations"]] == [997]
     assert secret not in json.dumps(overview)
@@ -73,26 +71,6 @@ def test_a_member_sees_its_own_events_and_no_invitations(world: World) -> None:
     assert len(look(world, operator)["feed"]) > 4
 
 
-def test_the_overview_is_not_sent_again_until_something_changes(world: World) -> None:
-    secret, operator = world.federation(), world.operator()
-    token = world.enrol(secret, "a")
-
-    def ask(tag: str, who: str = operator, **params: Any) -> tuple[int, str]:
-        headers = {"If-None-Match": tag} if tag else {}
-        answer = world.ask("GET", OVERVIEW, who, headers=headers, params=params)
-        assert answer.status_code == 200 or answer.content == b""
-        return answer.status_code, answer.headers["ETag"]
-
-    _, tag = ask("")
-    assert ask(tag) == (304, tag) == ask(f'W/{tag}, "other"')
-    assert ask(tag, token)[0] == 200 and ask(tag, search="x")[0] == 200
-    world.put(message("a"), token)
-    status, later = ask(tag)
-    assert status == 200 and later != tag and ask(later) == (304, later)
-    world.ask("POST", HERE + "/invitations", operator, json={"uses": 1, "days": 1})
-    assert ask(later)[0] == 200
-
-
 def test_members_are_searched_sorted_and_cut_into_pages(world: World) -> None:
     secret, operator = world.federation(), world.operator()
     names = ["Anna", "anton", "b_b", "bob", "100%"]
@@ -109,8 +87,7 @@ def test_members_are_searched_sorted_and_cut_into_pages(world: World) -> None:
     assert rows(search="AN", sort="seen") == ["anton", "Anna"]
     assert rows(search="_") == ["b_b"] and rows(search="%") == ["100%"]
     assert rows(sort="seen", limit=2, offset=4) == ["Anna"]
-    page = look(world, operator, limit=2, search="b")["members"]
-    assert page["matching"] == 2 and page["offset"] == 0 and page["limit"] == 2
+    assert look(world, operator, limit=1, search="b")["members"]["matching"] == 2
 
 
 @pytest.mark.parametrize(
@@ -123,32 +100,19 @@ def test_a_wrong_question_is_a_problem(world: World, params: dict[str, Any]) -> 
     assert answer.status_code == 422 and answer.json()["type"] == "/problems/wrong-request"
 
 
-def test_health_says_what_needs_attention(world: World) -> None:
-    secret, operator = world.federation(), world.operator()
-    assert look(world, operator)["health"]["state"] == "new"
-    token = world.enrol(secret, "a")
-    assert look(world, operator)["health"]["state"] == "good"
-    with store.begin(world.engine) as connection:
-        connection.execute(update(schema.member).values(seen=1.0))
-    assert look(world, operator)["health"]["state"] == "quiet"
-    for _ in range(6):
-        world.put(b"nonsense", token)
-    assert look(world, operator)["health"]["state"] == "attention"
-
-
 # Log-ins
 
 
-def test_a_session_is_a_cookie_that_scripts_and_other_sites_cannot_use(world: World) -> None:
+def test_a_log_in_is_a_cookie_that_scripts_and_other_sites_cannot_use(world: World) -> None:
     token = world.enrol(world.federation(), "a")
     nobody = {"role": None, "name": "", "federation": ""}
     assert world.ask("GET", "/v1/session").json() == nobody
     answer = world.ask("POST", "/v1/session", json={"token": token})
     assert answer.json() == {"role": "member", "name": "a", "federation": "liver"}
     cookie = answer.headers["Set-Cookie"]
-    for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43"):
+    for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"):
         assert part in cookie
-    assert "Secure" not in cookie and token not in answer.text
+    assert "Secure" not in cookie
     assert world.ask("GET", OVERVIEW).status_code == 200  # the client keeps the cookie
     assert world.ask("POST", HERE + "/member/token").status_code == 403
     assert world.ask("DELETE", "/v1/session", headers={"X-Fedbo": "1"}).status_code == 204
@@ -159,25 +123,14 @@ def test_the_cookie_needs_tls_where_there_is_tls(tmp_path: Any) -> None:
     with World(f"sqlite:///{tmp_path}/hub.db", public_url="https://hub.example.org") as world:
         answer = world.ask("POST", "/v1/session", json={"token": world.operator()})
         assert "Secure" in answer.headers["Set-Cookie"]
-        assert answer.headers["Set-Cookie"].startswith("__Host-fedbo-session=")
-
-
-def test_a_session_ends(world: World) -> None:
-    token = world.enrol(world.federation(), "a")
-    world.ask("POST", "/v1/session", json={"token": token})
-    assert world.ask("GET", "/v1/session").json()["name"] == "a"
-    with store.begin(world.engine) as connection:
-        connection.execute(update(schema.session).values(expires=time.time() - 1))
-    assert world.ask("GET", "/v1/session").json()["role"] is None
-    assert world.ask("GET", OVERVIEW).status_code == 401
+        assert answer.headers["Set-Cookie"].startswith("__Host-fedbo-token=")
 
 
 @pytest.mark.parametrize("token", ["", "x", "fedbo-o-" + "A" * 43])
-def test_a_wrong_token_opens_no_session(world: World, token: str) -> None:
+def test_a_wrong_token_logs_nobody_in(world: World, token: str) -> None:
     world.operator()
     answer = world.ask("POST", "/v1/session", json={"token": token})
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
-    assert world.rows()["session"] == []
 
 
 def test_a_form_of_another_site_cannot_log_in(world: World) -> None:
@@ -199,13 +152,13 @@ def test_a_form_of_another_site_cannot_log_in(world: World) -> None:
 def test_files_are_served_with_a_policy(world: World, path: str, kind: str) -> None:
     answer = world.ask("GET", path)
     assert answer.status_code == 200 and answer.headers["Content-Type"].startswith(kind)
+    assert answer.headers["Cache-Control"] == "no-cache"
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    again = world.ask("GET", path, headers={"If-None-Match": answer.headers["ETag"]})
-    assert again.status_code == 304 and again.content == b""
-    head = world.ask("HEAD", path)
-    assert head.status_code == 200 and head.content == b""
+    if path.startswith("/static"):
+        again = world.ask("GET", path, headers={"If-None-Match": answer.headers["ETag"]})
+        assert again.status_code == 304 and again.content == b""
 
 
 def test_the_page_asks_no_other_address_and_has_nothing_inline(world: World) -> None:
@@ -219,7 +172,7 @@ def test_the_page_asks_no_other_address_and_has_nothing_inline(world: World) -> 
 @pytest.mark.parametrize(
     "path",
     ["/static/", "/static/index.html.bak", "/static/../app.py", "/static/%2e%2e/app.py",
-     "/static/redoc.standalone.js", "/index.html", "/static/hub.js/"],
+     "/index.html"],
 )  # fmt: skip
 def test_nothing_else_is_served(world: World, path: str) -> None:
     answer = world.ask("GET", path)

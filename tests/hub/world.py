@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import httpx
 import msgspec
 import numpy as np
+import pytest
 from sqlalchemy import Engine, select
 
 from fedbo.exchange.hub.memberships import Invitation
@@ -18,12 +20,12 @@ from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Progress, Publication, Wanted
 from fedbo.federation import Federation, Plan
 from fedbo.hub import store
-from fedbo.hub.app import create_app
+from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.names import COMMAND_LINE as ACTOR
-from fedbo.hub.records import ReleaseInfo
+from fedbo.hub.problems import Refused
+from fedbo.hub.records import ReleaseInfo, ReleaseLedger
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import schema
-from fedbo.hub.telemetry import Log
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Release, Withdrawal
 from fedbo.space import Float
@@ -37,6 +39,7 @@ SPACE = {"x": Float(0, 1), "y": Float(0, 1)}
 AGREED = Federation(SPACE, features=M, seed=3, kind="weights")
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
 HERE = "/v1/federations/liver"
+_LOG = logging.getLogger("fedbo.hub")
 BINARY = {"content-type": MEDIA_TYPE}
 
 
@@ -50,19 +53,21 @@ class World:
 
     def __init__(self, url: str, **settings: Any) -> None:
         self.lines = io.StringIO()
-        limits = {"rate": 0.0, "failures": 0}
-        self.app = create_app(
-            Settings(db=url, **{**limits, **settings}), log=Log("json", self.lines)
-        )
+        self.app = create_app(Settings(db=url, **{"rate": 0.0, **settings}))
         self.service = self.app.state.service
 
     def __enter__(self) -> World:
+        self._handler = logging.StreamHandler(self.lines)
+        self._handler.setFormatter(JsonLines())
+        _LOG.addHandler(self._handler)
+        _LOG.setLevel(logging.INFO)
         self.client = TestClient(self.app, raise_server_exceptions=False)
         self.client.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.client.__exit__(None, None, None)
+        _LOG.removeHandler(self._handler)
 
     @property
     def engine(self) -> Engine:
@@ -117,8 +122,8 @@ class World:
         assert answer.status_code == 200, answer.text
         return msgspec.msgpack.decode(answer.content, type=News)
 
-    def rows(self, *leave_out: str) -> dict[str, list[tuple[Any, ...]]]:
-        """Return all that is stored, except for when members were seen, and some tables."""
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return all that is stored, except for when members were seen."""
         with self.engine.connect() as connection:
             return {
                 name: [
@@ -128,7 +133,6 @@ class World:
                     )
                 ]
                 for name, table in schema.metadata.tables.items()
-                if name not in leave_out
             }
 
     def audit(self, action: str) -> list[dict[str, Any]]:
@@ -158,16 +162,14 @@ class Lung:
             answer = self.world.put(made, self.tokens[name], here=self.here)
             assert answer.json() == {"out": True}, answer.text
 
-    def release(self, **body: Any) -> httpx.Response:
-        return self.ask("POST", "/releases", json=body)
-
     def fetch(self, who: str = "a", cursor: str = "") -> list[Release]:
         """Return the releases that a member is handed out; fail if it gets anything else."""
         handed = self.world.fetch(self.tokens[who], cursor, here=self.here).handed
         return [Release.decode(each.content) for each in handed]
 
-    def ledger(self) -> dict[str, Any]:
-        return dict(self.ask("GET", "/releases").json())
+    def ledger(self) -> ReleaseLedger:
+        with self.world.engine.connect() as connection:
+            return store.ledger(connection, "lung")
 
     def recorded(self) -> list[Any]:
         """Return the rows of the table of releases."""
@@ -179,6 +181,12 @@ class Lung:
         """Make a release as the command line does."""
         with store.begin(self.world.engine) as connection:
             return store.make_release(connection, "lung", actor=ACTOR, keys=keys, number=number)
+
+    def refuses(self, number: int | None = None) -> str:
+        """Return why no release can be made."""
+        with pytest.raises(Refused) as refused:
+            self.make(number=number)
+        return refused.value.slug
 
 
 def private_federation(plan: Plan = PLAN, **given: Any) -> Federation:

@@ -79,7 +79,6 @@ def own_hub(tmp_path: Path) -> Iterator[HubProcess]:
     hub = HubProcess(f"sqlite:///{tmp_path}/hub.db").start()
     yield hub
     hub.kill()
-    hub._log.close()
 
 
 @pytest.fixture(autouse=True)

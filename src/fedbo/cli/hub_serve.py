@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_type_hints
+from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
 
 import typer
 
 from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, database, settings_of, transaction
-from fedbo.hub.settings import Settings, descriptions, load
+from fedbo.hub.settings import Settings, load
 from fedbo.outside import without_password
 
 if TYPE_CHECKING:
@@ -40,16 +40,12 @@ def serve(config: Config = None, **flags: object) -> None:
 
 def _signature() -> inspect.Signature:
     """Return the options of `serve`: the settings of a hub, and the file that has them."""
-    types = get_type_hints(Settings)
-    options = {
-        name: Annotated[
-            types[name] | None,
-            typer.Option(
-                f"--{name.replace('_', '-')}", help=text.replace("``", ""), show_default=False
-            ),
-        ]
-        for name, text in descriptions().items()
-    }
+    options = {}
+    for name, hint in get_type_hints(Settings, include_extras=True).items():
+        kind, about = get_args(hint)
+        flag = f"--{name.replace('_', '-')}"
+        option = typer.Option(flag, help=about.description, show_default=False)
+        options[name] = Annotated[kind | None, option]
     return inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)

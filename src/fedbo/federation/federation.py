@@ -166,7 +166,7 @@ class Federation:
         """What agents send: messages of ``kind``, or contributions to private releases."""
         return self.kind if self.privacy is None else "contribution"
 
-    @property
+    @cached_property
     def coordinates(self) -> int:
         """How many weights, or coordinates of them, a message of ``kind`` describes."""
         return len(self.basis) if self.is_compact else self.features
@@ -176,7 +176,7 @@ class Federation:
         """The same for what agents send; of a contribution, the coordinates of a shape."""
         return self.coordinates if self.privacy is None else self.shape_coordinates
 
-    @property
+    @cached_property
     def shape_coordinates(self) -> int:
         """How many leading coordinates a member contributes to a private release."""
         return min(COORDINATES, len(self.basis))

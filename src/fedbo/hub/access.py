@@ -1,4 +1,4 @@
-"""Who makes a request: a member or an operator, by a token or by the cookie of the page.
+"""Who makes a request: a member or an operator, by a token, which the page keeps in a cookie.
 
 Endpoints name whom they are for by the type of an argument: `AnyMember`, `AnyOperator` or `Anyone`
 with a token. What a request changes is checked again in its own transaction, because the token may
@@ -7,7 +7,6 @@ have been revoked since.
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import time
 from collections.abc import Callable, Coroutine
@@ -16,7 +15,6 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyCookie, HTTPBearer
-from sqlalchemy import Connection
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
@@ -25,33 +23,30 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
 
-COOKIE = "fedbo-session"
+COOKIE = "fedbo-token"
 #: Its name if it came through HTTPS: browsers let only this hub itself set it.
 SECURE_COOKIE = "__Host-" + COOKIE
 #: The header that a page of another site cannot send along with the cookie.
 HEADER = "x-fedbo"
 _SAFE = ("GET", "HEAD", "OPTIONS")
-#: The largest federation file, in bytes.
-FILE_BYTES = 1024 * 1024
-#: The largest body of a request in JSON; a federation file grows when it is escaped.
-JSON_BYTES = 2 * FILE_BYTES
+_HOURS = 12  # that a browser keeps the cookie
+#: The largest body of a request in JSON.
+JSON_BYTES = 64 * 1024
 
 #: What is said about a federation that is not there, and about one that is not the caller's.
 NO_FEDERATION = "there is no such federation, or it is not yours"
 
 
 class Entry:
-    """What is known of one request, for its line in the log. Endpoints fill it in."""
+    """What is known of one request, for its line in the log."""
 
-    __slots__ = ("address", "caller", "federation", "id", "problem", "started", "status", "subject")
+    __slots__ = ("caller", "federation", "id", "problem", "started", "status")
 
-    def __init__(self, address: str) -> None:
+    def __init__(self) -> None:
         self.id = secrets.token_hex(8)
-        self.address = network(address)
         self.started = time.perf_counter()
         self.status = 0
         self.federation = self.problem = ""
-        self.subject = ""  # what it is about, for the audit log if it is refused
         self.caller: Caller | None = None
 
 
@@ -60,59 +55,35 @@ def _service(request: Request) -> Service:
     return service
 
 
-def entry_of(request: Request) -> Entry:
-    """Return what is known of a request."""
-    entry: Entry = request.scope["fedbo"]
-    return entry
-
-
 Running = Annotated[Service, Depends(_service)]
-Noted = Annotated[Entry, Depends(entry_of)]
 
 
 def possible_caller(request: Request, service: Running) -> Caller | None:
-    """Return who makes a request; None if it does not say.
-
-    Raises:
-        Refused: If its token or cookie is not valid, or if there were too many such failures.
-    """
+    """Return who makes a request; None if it does not say, `Refused` if its token is not valid."""
     if (header := request.headers.get("authorization")) is not None:
         scheme, _, token = header.partition(" ")
         return caller_of(request, service, token.strip() if scheme.lower() == "bearer" else "")
-    secret = request.cookies.get(cookie_name(request))
-    if secret is None:
+    if (kept := request.cookies.get(cookie_name(request))) is None:
         return None
     if request.method not in _SAFE and request.headers.get(HEADER) != "1":
         raise Refused(
             "not-allowed",
             "a request with the page's cookie that changes something needs the header X-Fedbo: 1",
         )
-    ended = "the log-in has ended: log in again"
-    return _found(request, service, store.by_session, secret, ended)
+    return caller_of(request, service, kept)
 
 
 def caller_of(request: Request, service: Service, token: str) -> Caller:
     """Return whose token this is; `Refused` if it is nobody's."""
-    unknown = (
-        "the token is unknown or was revoked, expected one as fedbo join keeps it or fedbo hub "
-        "operator add printed it"
-    )
-    return _found(request, service, store.by_token, token, unknown)
-
-
-def _found(
-    request: Request,
-    service: Service,
-    look_up: Callable[[Connection, str], Caller | None],
-    secret: str,
-    fault: str,
-) -> Caller:
     with service.reading() as connection:
-        caller = look_up(connection, secret)
+        caller = store.by_token(connection, token)
     if caller is None:
-        service.count_failure(entry_of(request).address)
-        raise Refused("wrong-token", fault)
-    entry_of(request).caller = caller
+        raise Refused(
+            "wrong-token",
+            "the token is unknown or was revoked, expected one as fedbo join keeps it or fedbo hub "
+            "operator add printed it",
+        )
+    request.scope["fedbo"].caller = caller
     if not caller.is_operator:
         service.count_request(caller.id)
     return caller
@@ -122,7 +93,7 @@ _token = HTTPBearer(auto_error=False, scheme_name="token")
 _cookie = APIKeyCookie(
     name=COOKIE,
     auto_error=False,
-    scheme_name="session",
+    scheme_name="cookie",
     description=f"Through HTTPS, its name is {SECURE_COOKIE}.",
 )
 
@@ -143,8 +114,7 @@ def _anyone(
     federation = request.path_params.get("federation", "")
     if federation and not caller.is_operator and federation != caller.federation_name:
         raise Refused("no-such-federation", NO_FEDERATION)
-    if not caller.is_operator:
-        entry_of(request).federation = caller.federation_name
+    request.scope["fedbo"].federation = caller.federation_name
     return caller
 
 
@@ -174,12 +144,12 @@ def cookie_name(request: Request) -> str:
     return SECURE_COOKIE if _is_https(request) else COOKIE
 
 
-def set_cookie(request: Request, response: Response, secret: str, seconds: float) -> None:
-    """Give the cookie of a session to the page, for so long; 0 takes it away."""
+def set_cookie(request: Request, response: Response, token: str) -> None:
+    """Let the browser keep a token where no script can read it; an empty one takes it away."""
     response.set_cookie(
         cookie_name(request),
-        secret,
-        max_age=int(seconds),
+        token,
+        max_age=3600 * _HOURS if token else 0,
         path="/",
         secure=_is_https(request),
         httponly=True,
@@ -192,34 +162,8 @@ def _is_https(request: Request) -> bool:
     return is_https or request.url.scheme == "https"
 
 
-def network(address: str) -> str:
-    """Return what counts as one address: an IPv6 network of 64 bits has one owner.
-
-    >>> network("192.0.2.7"), network("2001:db8::1:2:3:4"), network("testclient")
-    ('192.0.2.7', '2001:db8::/64', 'testclient')
-    """
-    try:
-        given = ipaddress.ip_address(address)
-    except ValueError:
-        return address[:64]
-    if given.version == 4:
-        return str(given)
-    return str(given.ipv4_mapped or ipaddress.ip_network((int(given) >> 64 << 64, 64)))
-
-
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request, which is not read further than it may be.
-
-    Args:
-        request: The request.
-        most: How many bytes it may have.
-
-    Raises:
-        Refused: If it is too large.
-    """
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > most:
-        raise _too_large(most)
+    """Return the body of a request, which is not read further than so many bytes."""
     body = bytearray()
     is_more = True
     while is_more:
@@ -229,12 +173,9 @@ async def read_body(request: Request, most: int) -> bytes:
         body += message.get("body", b"")
         is_more = message.get("more_body", False)
         if len(body) > most:
-            raise _too_large(most)
+            text = f"the body has more than {most:,} bytes, which are allowed here"
+            raise Refused("too-large", text)
     return bytes(body)
-
-
-def _too_large(most: int) -> Refused:
-    return Refused("too-large", f"the body has more than {most:,} bytes, which are allowed here")
 
 
 class BoundedRoute(APIRoute):

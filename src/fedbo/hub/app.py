@@ -1,13 +1,15 @@
 """The application: all endpoints of a hub, what starts and stops with it, and how it answers.
 
 Whatever happens inside, the answer is complete: what was refused is a problem (RFC 9457), and so is
-a failure of the hub itself. Every request has a number, and leaves a line in the log.
+a failure of the hub itself. Every request has a number, and leaves a line in the log. No secret is
+in it: tokens, invitations and cookies are never logged, and of a path only the route's template.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import multiprocessing
 import os
@@ -16,6 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -34,12 +37,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedbo.hub import mailbox, page, routes
 from fedbo.hub.access import Entry
-from fedbo.hub.names import UNKNOWN
 from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
 from fedbo.hub.service import Service
-from fedbo.hub.settings import Settings
-from fedbo.hub.telemetry import Log, LogHandler
+from fedbo.hub.settings import Settings, load
 from fedbo.outside import shortened, without_password
+from fedbo.version import __version__
 
 _GONE = 499  # the status in the log if the caller hung up
 _SHOWN = 5  # faults of a request
@@ -48,34 +50,35 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-frame-options": b"DENY",
     b"cross-origin-resource-policy": b"same-origin",
+    # what a document from here may load: nothing from anywhere else, and nothing inline
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; "
+    b"img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    b"base-uri 'none'",
 }
+_TRACE = 20_000  # characters
+log = logging.getLogger(__name__)
+#: Tokens, invitations, cookies and their hashes are all at least this long.
+_SECRET = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
 _TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
 
-def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
-    """Return the application of a hub.
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application of a hub with these settings.
 
     Its ``state.service`` is the running `Service` once the application has started.
-
-    Args:
-        settings: The settings of the hub.
-        log: Where lines go; by default to standard error.
     """
-    from fedbo.version import __version__
-
-    log = log or Log(settings.log)
-    service = Service(settings, log)
+    service = Service(settings)
+    process = {"process": os.getpid()}
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
             await run_in_threadpool(service.start)
-        except BaseException as error:
-            log.error("not-started", error, process=os.getpid())
+        except BaseException:
+            log.exception("not-started", extra={"fields": process})
             raise
-        log.write(
-            "started", version=__version__, process=os.getpid(), db=without_password(settings.db)
-        )
+        about = {"version": __version__, **process, "db": without_password(settings.db)}
+        log.info("started", extra={"fields": about})
         upkeep = asyncio.create_task(service.look_after())
         try:
             yield
@@ -84,7 +87,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
             # A thread goes on when its task is cancelled, and must give its connection back first.
             await asyncio.get_running_loop().shutdown_default_executor()
             service.stop()
-            log.write("stopped", process=os.getpid())
+            log.info("stopped", extra={"fields": process})
 
     app = FastAPI(
         title="fedbo hub",
@@ -101,6 +104,7 @@ def create_app(settings: Settings, log: Log | None = None) -> FastAPI:
     app.add_middleware(Shell, service=service)
     for module in (mailbox, routes, page):
         app.include_router(module.router, responses={"4XX": _problems(), "5XX": _problems()})
+    app.mount("/static", page.files)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -110,9 +114,10 @@ def from_environ() -> FastAPI:
 
     What libraries log goes to the log of the hub. A worker stops when its parent has died.
     """
-    settings = Settings.from_environ(os.environ)
-    log = Log(settings.log)
-    logging.getLogger().addHandler(LogHandler(log))
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("fedbo.hub").setLevel(logging.INFO)
     if (parent := multiprocessing.parent_process()) is not None:
 
         def follow() -> None:
@@ -120,7 +125,37 @@ def from_environ() -> FastAPI:
             os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=follow, daemon=True).start()
-    return create_app(settings, log)
+    return create_app(load({}, None, os.environ))
+
+
+class JsonLines(logging.Formatter):
+    """Writes what the hub and libraries log as one JSON object in each line.
+
+    >>> fields = {"status": 200, "problem": ""}
+    >>> line = {"name": "fedbo.hub", "msg": "request", "created": 0.0, "fields": fields}
+    >>> JsonLines().format(logging.makeLogRecord(line))
+    '{"time":"1970-01-01T00:00:00.000Z","event":"request","status":200}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, object] = {"time": when.replace("+00:00", "Z"), "event": record.msg}
+        if not record.name.startswith("fedbo.hub"):
+            text = scrubbed(record.getMessage(), 500)
+            line |= {"event": "library", "logger": record.name, "text": text}
+        line |= {k: v for k, v in vars(record).get("fields", {}).items() if v not in ("", None)}
+        if record.exc_info:
+            line["traceback"] = scrubbed(self.formatException(record.exc_info), _TRACE)
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def scrubbed(text: str, most: int) -> str:
+    """Leave out what may be a secret, and what is longer than so many characters.
+
+    >>> scrubbed("the token fedbo-m-0123456789012345678901234567890123456789012 is wrong", 50)
+    'the token (hidden) is wrong'
+    """
+    return shortened(_SECRET.sub("(hidden)", text), most)
 
 
 class Problem(BaseModel):
@@ -155,11 +190,10 @@ class Shell:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        client = scope.get("client")
-        entry = scope["fedbo"] = Entry(client[0] if client else "")
+        entry = scope["fedbo"] = Entry()
         added = {**_HEADERS, b"x-request-id": entry.id.encode()}
-        if scope["path"].startswith("/v1"):
-            added[b"cache-control"] = b"no-store"
+        is_file = not scope["path"].startswith("/v1")  # for a browser
+        added[b"cache-control"] = b"no-cache" if is_file else b"no-store"
         if scope.get("scheme") == "https":
             added[b"strict-transport-security"] = b"max-age=86400"
 
@@ -179,51 +213,40 @@ class Shell:
         except Exception as error:
             if entry.status:  # the answer has begun: only the server can break it off
                 raise
-            refused = self._refused(error, entry)
-            await _problem(refused, entry)(scope, receive, answer)
-            if scope["method"] not in ("GET", "HEAD"):
-                await run_in_threadpool(self._note, refused, entry)
+            await _problem(_refused(error, entry), entry)(scope, receive, answer)
         finally:
             self._finish(scope, entry)
 
-    def _refused(self, error: Exception, entry: Entry) -> Refused:
-        """Return the problem to answer with."""
-        if isinstance(error, Refused):
-            return error
-        if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
-            self._service.log.error("database", error, request=entry.id)
-            return Refused("not-ready", "the database does not answer; try again soon", 1)
-        self._service.log.error("failed", error, request=entry.id)
-        return Refused(
-            "failed",
-            "the hub failed, and nothing was changed by this request: try again, and tell its "
-            "operator the number of the request if it stays so",
-        )
-
-    def _note(self, refused: Refused, entry: Entry) -> None:
-        actor = UNKNOWN if entry.caller is None else entry.caller.actor
-        federation = entry.federation or refused.federation
-        # If the database does not answer, the log has the request.
-        with contextlib.suppress(OperationalError, InterfaceError, PoolTimeout):
-            self._service.note_refused(refused, actor, federation, entry.subject)
-
     def _finish(self, scope: Scope, entry: Entry) -> None:
         seconds = time.perf_counter() - entry.started
-        route = getattr(scope.get("route"), "path", "(none)")
-        method, problem = scope["method"], entry.problem
-        self._service.metrics.request(route, method, entry.status, seconds, problem)
-        self._service.log.write(
-            "request",
-            request=entry.id,
-            method=method,
-            route=route,
-            status=entry.status,
-            ms=round(seconds * 1e3, 1),
-            federation=entry.federation,
-            who="" if entry.caller is None else entry.caller.actor,
-            problem=problem,
-            address=entry.address,
-        )
+        route, method = getattr(scope.get("route"), "path", "(none)"), scope["method"]
+        self._service.metrics.request(route, method, entry.status, seconds)
+        fields = {
+            "request": entry.id,
+            "method": method,
+            "route": route,
+            "status": entry.status,
+            "ms": round(seconds * 1e3, 1),
+            "federation": entry.federation,
+            "who": "" if entry.caller is None else entry.caller.actor,
+            "problem": entry.problem,
+            "address": (scope.get("client") or ("",))[0],
+        }
+        log.info("request", extra={"fields": fields})
+
+
+def _refused(error: Exception, entry: Entry) -> Refused:
+    """Return the problem to answer with."""
+    if isinstance(error, Refused):
+        return error
+    log.exception("failed", extra={"fields": {"request": entry.id}})
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+        return Refused("not-ready", "the database does not answer; try again soon", 1)
+    return Refused(
+        "failed",
+        "the hub failed, and nothing was changed by this request: try again, and tell its operator "
+        "the number of the request if it stays so",
+    )
 
 
 def _problem(refused: Refused, entry: Entry) -> Response:

@@ -59,12 +59,7 @@ async def _asked(request: Request, caller: AnyMember) -> bytes:
     return await read_body(request, _WANTED_BYTES)
 
 
-@router.put(
-    "/messages",
-    tags=["messages"],
-    response_model_exclude_none=True,
-    openapi_extra=_BODY,
-)
+@router.put("/messages", tags=["messages"], response_model_exclude_none=True, openapi_extra=_BODY)
 def publish(
     service: Running,
     caller: AnyMember,
@@ -94,8 +89,6 @@ def publish(
         )
     if isinstance(signed, Withdrawal):
         return Outcome(out=False, was_out=is_done)
-    if is_done:
-        service.metrics.published()
     return Outcome(out=is_done)
 
 
@@ -129,12 +122,7 @@ def fetch(
         return _packed(store.fetch(connection, caller.federation, wanted.cursor))
 
 
-@router.get(
-    "/messages",
-    tags=["messages"],
-    responses=_PACKED,
-    response_class=Response,
-)
+@router.get("/messages", tags=["messages"], responses=_PACKED, response_class=Response)
 def messages(
     service: Running, caller: AnyMember, federation: Name, sender: SenderName | None = None
 ) -> Response:
@@ -149,11 +137,7 @@ def messages(
         return _packed(store.listed(connection, caller, sender))
 
 
-@router.delete(
-    "/messages",
-    tags=["messages"],
-    response_model_exclude_none=True,
-)
+@router.delete("/messages", tags=["messages"], response_model_exclude_none=True)
 def withdraw(service: Running, caller: AnyMember, federation: Name, sender: SenderName) -> Outcome:
     """Withdraw the message of an agent.
 

@@ -45,16 +45,11 @@ class Refused(Exception):
         slug: Which of the `PROBLEMS` it is.
         detail: What was given, what was expected, and what to do; never a secret.
         retry_after: Seconds after which to try again; None if that does not help.
-        federation: The name of the federation that it concerns, for the audit log, if only what
-            was looked up tells. It is not part of the answer.
     """
 
-    def __init__(
-        self, slug: str, detail: str, retry_after: int | None = None, *, federation: str = ""
-    ) -> None:
+    def __init__(self, slug: str, detail: str, retry_after: int | None = None) -> None:
         super().__init__(detail)
         self.slug, self.detail, self.retry_after = slug, detail, retry_after
-        self.federation = federation
         self.status, self.title = PROBLEMS[slug]
         self.headers: Mapping[str, str] = {}  # of the answer
 

@@ -7,7 +7,7 @@ the commands print it.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,19 +22,9 @@ class FederationInfo(Record):
     """A federation at this hub."""
 
     name: str
-    fingerprint: str = Field(description="In hexadecimal digits.")
+    fingerprint: str
     members: int = Field(description="How many members it has.")
     messages: int = Field(description="How many messages it keeps.")
-    created: float
-
-
-class FederationFile(Record):
-    """A federation and its file."""
-
-    name: str
-    fingerprint: str = Field(description="In hexadecimal digits.")
-    file: str = Field(description="The federation file (TOML).")
-    members: int = Field(description="How many members it has.")
     created: float
 
 
@@ -47,13 +37,10 @@ class OpenInvitation(Record):
     created: float
 
 
-class NewInvitation(Record):
+class NewInvitation(OpenInvitation):
     """A new invitation, shown once."""
 
-    id: int
     invitation: str
-    uses: int
-    expires: float
 
 
 class Enrolled(Record):
@@ -82,10 +69,10 @@ class Member(Record):
     joined: float
     seen: float
     is_revoked: bool
-    agents: int = Field(description="Its agents whose messages are kept.")
-    messages: int
-    bytes: int = Field(description="Of these messages.")
-    trials: int = Field(description="Observations behind these messages.")
+    agents: int = Field(default=0, description="Its agents whose messages are kept.")
+    messages: int = 0
+    bytes: int = Field(default=0, description="Of these messages.")
+    trials: int = Field(default=0, description="Observations behind these messages.")
     progress: Reported | None = Field(default=None, description="What its agents report.")
 
 
@@ -151,48 +138,8 @@ class Figures(Record):
 
     members: int
     revoked: int
+    seen: int = Field(description="Members that published or fetched in the last 24 hours.")
     agents: int
     messages: int
     bytes: int
-    hour: int = Field(description="Messages published in this hour and the one before.")
-    day: int = Field(description="Messages published in the last 24 hours.")
-
-
-class Check(Record):
-    """One thing that tells whether a federation is well."""
-
-    name: str
-    text: str
-    is_good: bool
-
-
-class Health(Record):
-    """Whether a federation is well."""
-
-    state: Literal["new", "good", "quiet", "attention"]
-    checks: list[Check]
-
-
-class Activity(Record):
-    """How many lines the audit log got in each hour of the last week."""
-
-    start: float = Field(description="When the first hour begins.")
-    published: list[int]
-    refused: list[int]
-    other: list[int]
-
-
-class AgentProgress(Reported):
-    """The progress of one agent."""
-
-    sender: str
-    changed: float
-
-
-class Progress(Record):
-    """All progress that is reported, and the latest reports by name."""
-
-    agents: int
-    trials: int
-    saved: float | None = Field(description="null: nobody gives an estimate.")
-    rows: list[AgentProgress]
+    new: int = Field(description="Messages that are from the last 24 hours.")

@@ -21,10 +21,9 @@ from collections.abc import Iterator
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from fedbo.hub.service import release_keys
+from fedbo.hub.service import METRICS_FOLDER, release_keys
 from fedbo.hub.settings import Settings, split
 from fedbo.hub.store import HubError, open_database
-from fedbo.hub.telemetry import METRICS_FOLDER
 
 _BACKLOG = 1024  # connections that wait for a worker
 _AT_ONCE = 1000  # connections and requests that one worker has at once; more get an error 503
@@ -137,25 +136,17 @@ def _is_loopback(host: str) -> bool:
 
 def _check_tls(settings: Settings) -> None:
     certificate, key = settings.tls_certificate, settings.tls_key
-    if not certificate and not key:
-        return
-    if not certificate or not key:
-        given, missing = ("certificate", "key") if certificate else ("key", "certificate")
-        raise HubError(f"--tls-{given} is given without --tls-{missing}: give both files")
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key, password=lambda: "")
-    except ssl.SSLError as error:
-        why = (error.reason or "they cannot be read").lower().replace("_", " ")
-        raise HubError(
-            f"TLS cannot be used: {certificate} and {key} are not a certificate and its private "
-            f"key in PEM without a password ({why})"
-        ) from None
-    except OSError as error:
-        raise HubError(
-            f"the TLS certificate {certificate} or its key {key} cannot be read "
-            f"({error.strerror}): give PEM files"
-        ) from None
+    if bool(certificate) != bool(key):
+        raise HubError("TLS needs both files, --tls-certificate and --tls-key")
+    if certificate:
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key, password=lambda: "")
+        except OSError as error:  # of OpenSSL too
+            raise HubError(
+                f"{certificate} and {key} are not a certificate and its private key in PEM without "
+                f"a password: {error}"
+            ) from None
 
 
 def _bound(settings: Settings) -> socket.socket:
@@ -168,22 +159,9 @@ def _bound(settings: Settings) -> socket.socket:
             return socket.create_server(place[:2], family=family, backlog=_BACKLOG)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > end:
-                raise HubError(_cannot_bind(settings, error)) from None
+                raise HubError(
+                    f"the hub cannot listen at port {settings.port} of {settings.host} "
+                    f"({error.strerror or error}): stop a hub that runs there, or choose another "
+                    "--port, or a --host that is an address of this machine"
+                ) from None
             time.sleep(0.1)
-
-
-def _cannot_bind(settings: Settings, error: OSError) -> str:
-    where = f"port {settings.port} of {settings.host}"
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"{where} is taken, perhaps by a hub that is running: stop it, or choose another port "
-            "with --port"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{where} needs special rights: choose a port from 1024 on with --port"
-    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return (
-            f"{settings.host} is not an address of this machine: give --host one of its "
-            "addresses, or 0.0.0.0 for all of them"
-        )
-    return f"{where} cannot be used: {error.strerror or error}"

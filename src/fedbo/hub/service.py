@@ -1,21 +1,24 @@
-"""A running hub: its database, its limits, and what it does by itself.
+"""A running hub: its database, limits and numbers, and the private releases that it makes itself.
 
-It makes private releases when they are due, and forgets what need not be remembered. Every process
-of a hub looks for both; which of them makes a release is decided in the transaction that makes it.
+Every process of a hub looks for releases that are due; which of them makes one is decided in the
+transaction that makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
-from typing import TypeVar
 
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,19 +27,17 @@ from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
-from fedbo.hub.telemetry import Log, Metrics
 from fedbo.identity import KeyPair, KeyRefused
 
-T = TypeVar("T")
-
-_MOST_KEYS = 100_000  # members or addresses that are remembered
+_MOST_KEYS = 100_000  # members that are remembered
 _BURST = 4  # seconds of requests that may come at once
 _BESIDE = 64  # bytes of a publication beside the message
 _LOOK = 60.0  # seconds between two looks for releases that are due
-_DAY = 86400.0
-_NOTED = 20  # refusals of one caller a minute that are in the audit log
-#: Not in the audit log: floods, and what is nobody's doing.
-_NOT_NOTED = ("too-many-requests", "wrong-token", "not-ready", "failed", "wrong-method")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+#: Where the numbers of several workers meet; prometheus_client looks when it is imported.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+log = logging.getLogger(__name__)
 
 
 class Buckets:
@@ -57,12 +58,7 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, key: Hashable, now: float | None = None) -> float:
-        """Count one time, unless it is too often; return after how many seconds it is not.
-
-        Args:
-            key: Who does it.
-            now: The time in seconds; by default a clock's.
-        """
+        """Count one time, unless it is too often; return after how many seconds it is not."""
         if not self._rate:
             return 0.0
         now = time.monotonic() if now is None else now
@@ -78,33 +74,42 @@ class Buckets:
             return 0.0
 
 
-def refuse_for(seconds: float, detail: str) -> Refused:
-    """Return the problem of someone who must wait.
+class Metrics:
+    """The numbers of one worker. With several workers, `render` adds them up."""
 
-    Args:
-        seconds: How long.
-        detail: What there was too much of.
-    """
-    wait = max(1, math.ceil(seconds))
-    return Refused("too-many-requests", f"{detail}: try again in {wait} s", retry_after=wait)
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Histogram(
+            "fedbo_hub_request_seconds",
+            "How long requests took.",
+            ("route", "method", "status"),
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request; of its path, only the template of the route is known."""
+        self._requests.labels(route, method, str(status)).observe(seconds)
+
+    def render(self, counts: Mapping[str, int]) -> bytes:
+        """Return all numbers as Prometheus reads them, and how much of each thing there is."""
+        shown = self._registry
+        if os.environ.get(METRICS_FOLDER):
+            shown = CollectorRegistry()
+            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]
+        gauges = (f"# TYPE fedbo_hub_{k} gauge\nfedbo_hub_{k} {v}\n" for k, v in counts.items())
+        return generate_latest(shown) + "".join(gauges).encode()
 
 
 class Service:
-    """The parts of a running hub.
-
-    Args:
-        settings: Its settings.
-        log: Where lines go.
-    """
+    """The parts of a running hub with these settings."""
 
     engine: Engine
 
-    def __init__(self, settings: Settings, log: Log) -> None:
-        self.settings, self.log, self.metrics = settings, log, Metrics()
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.metrics = settings, Metrics()
         self.keys: KeyPair | None = None  #: what signs private releases
         self._requests = Buckets(settings.rate, _BURST * settings.rate)
-        self._failures = Buckets(settings.failures / 60.0, settings.failures)
-        self._noted = Buckets(_NOTED / 60.0, _NOTED)
         self.agreed = lru_cache(maxsize=1000)(self._agreed)
         self.most_bytes = lru_cache(maxsize=1000)(self._most_bytes)
 
@@ -144,70 +149,35 @@ class Service:
 
     def count_request(self, member_id: int) -> None:
         """Count a request of a member; `Refused` if there were too many."""
-        if wait := self._requests.take(member_id):
-            raise refuse_for(wait, f"more than {self.settings.rate:g} requests a second")
-
-    def count_failure(self, address: str) -> None:
-        """Count a wrong token or invitation; `Refused` if there were too many.
-
-        A valid one is always taken: others behind the same address would suffer from one agent with
-        a wrong token, and a token is too long to be guessed.
-        """
-        if wait := self._failures.take(address):
-            raise refuse_for(wait, "there were too many wrong tokens from this address")
-
-    def note_refused(self, refused: Refused, actor: str, federation: str, subject: str) -> None:
-        """Write to the audit log that a change was refused, unless there are too many of these."""
-        if refused.slug in _NOT_NOTED or self._noted.take(f"{actor}/{federation}"):
-            return
-        with self.writing() as connection:
-            store.record(
-                connection,
-                "refused",
-                actor=actor,
-                federation=federation,
-                subject=subject,
-                detail={"problem": refused.slug},
-            )
+        if wait := math.ceil(self._requests.take(member_id)):
+            text = f"more than {self.settings.rate:g} requests a second: try again in {wait} s"
+            raise Refused("too-many-requests", text, retry_after=wait)
 
     async def look_after(self) -> None:
-        """Do what a hub does by itself, until it is cancelled."""
-        pruned = 0.0
+        """Make releases that are due, until it is cancelled."""
         while True:
-            if time.monotonic() >= pruned:
-                await self._attempt("not-pruned", self._prune)
-                pruned = time.monotonic() + _DAY
             await asyncio.sleep(_LOOK)
-            await self._attempt("not-released", self.make_due_releases)
-
-    async def _attempt(self, event: str, function: Callable[[], object]) -> None:
-        try:
-            await asyncio.to_thread(function)
-        except Exception as error:  # the next look may do better
-            self.log.error(event, error)
-
-    def _prune(self) -> None:
-        with self.writing() as connection:
-            store.prune(connection)
+            try:
+                await asyncio.to_thread(self.make_due_releases)
+            except Exception:  # the next look may do better
+                log.exception("not-released")
 
     def make_due_releases(self) -> None:
         """Make all releases that are due, and log them."""
         with self.reading() as connection:
             due = store.due_releases(connection)
         for row in due:
+            fields: dict[str, object] = {"federation": row.name}
             try:
                 row.agreed.basis  # noqa: B018 (computed here, not while others wait)
                 with self.writing() as connection:
                     made = store.make_due_release(connection, row.id, keys=self.keys)
-            except Refused as refused:
-                fault = {"problem": refused.slug, "detail": refused.detail}
-                self.log.write("not-released", federation=row.name, **fault)
-            except (SQLAlchemyError, ValueError) as error:  # the others do not wait for it
-                self.log.error("not-released", error, federation=row.name)
+            except (Refused, SQLAlchemyError, ValueError):  # the others do not wait for it
+                log.exception("not-released", extra={"fields": fields})
             else:
                 if made is not None:  # else another process was first
-                    told = {"number": made.number, "members": made.members}
-                    self.log.write("released", federation=row.name, **told)
+                    fields |= {"number": made.number, "members": made.members}
+                    log.info("released", extra={"fields": fields})
 
 
 def release_keys(settings: Settings) -> KeyPair | None:
@@ -220,10 +190,5 @@ def release_keys(settings: Settings) -> KeyPair | None:
         return None
     try:
         return KeyPair.load(settings.release_key)
-    except KeyRefused as error:
+    except (KeyRefused, OSError) as error:
         raise store.HubError(f"release_key: {error}") from None
-    except OSError as error:
-        raise store.HubError(
-            f"release_key: {settings.release_key} cannot be read ({error.strerror}): give the "
-            "file of a private key, an identity.pem"
-        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -12,10 +13,9 @@ from typing import NamedTuple
 import uvicorn
 
 from fedbo.hub import store
-from fedbo.hub.app import create_app
+from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.settings import Settings
-from fedbo.hub.telemetry import Log
 from fedbo_paper.demo.demo import Demo
 
 
@@ -41,18 +41,22 @@ def serving(demo: Demo, folder: Path) -> Iterator[Hub]:
             invited = store.invite(connection, name, uses=demo.agents, actor=COMMAND_LINE)
             invitations.append(invited.invitation)
     engine.dispose()
-    with (folder / "hub.log").open("w") as log:
-        app = create_app(settings, Log("plain", log))
-        server = uvicorn.Server(uvicorn.Config(app, port=0, ws="none", log_config=None))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        try:
-            while not server.started:
-                if not thread.is_alive():
-                    raise OSError(f"the hub does not start: {Path(log.name).read_text()}")
-                time.sleep(0.01)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            yield Hub(f"http://127.0.0.1:{port}", token, tuple(invitations))
-        finally:
-            server.should_exit = True
-            thread.join()
+    log, handler = logging.getLogger("fedbo.hub"), logging.FileHandler(folder / "hub.log")
+    handler.setFormatter(JsonLines())
+    log.addHandler(handler)
+    config = uvicorn.Config(create_app(settings), port=0, ws="none", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            if not thread.is_alive():
+                raise OSError(f"the hub does not start: {(folder / 'hub.log').read_text()}")
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield Hub(f"http://127.0.0.1:{port}", token, tuple(invitations))
+    finally:
+        server.should_exit = True
+        thread.join()
+        log.removeHandler(handler)
+        handler.close()

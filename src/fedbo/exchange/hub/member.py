@@ -117,7 +117,7 @@ class Member:
     def is_refused(self) -> bool:
         """Whether the hub says that the token is not valid: the member was removed, or revoked."""
         try:
-            self._send("GET", "/member")
+            self._send("GET", "", most=_MOST_FILE)
         except HubRefused as error:
             return error.slug == "wrong-token"
         except ExchangeError:  # the hub does not answer

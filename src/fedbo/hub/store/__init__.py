@@ -5,13 +5,10 @@ its lines of the audit log in the same transaction. It checks everything before 
 after a `fedbo.hub.problems.Refused` the transaction can go on with other work.
 """
 
-from fedbo.hub.store.audit import activity_of as activity_of
 from fedbo.hub.store.audit import audit_lines as audit_lines
 from fedbo.hub.store.audit import latest_lines as latest_lines
-from fedbo.hub.store.credentials import close_session as close_session
 from fedbo.hub.store.credentials import drop_operator as drop_operator
 from fedbo.hub.store.credentials import new_operator as new_operator
-from fedbo.hub.store.credentials import open_session as open_session
 from fedbo.hub.store.credentials import operators as operators
 from fedbo.hub.store.database import HubError as HubError
 from fedbo.hub.store.database import check_version as check_version
@@ -19,7 +16,6 @@ from fedbo.hub.store.database import open_database as open_database
 from fedbo.hub.store.database import unusable as unusable
 from fedbo.hub.store.federations import create_federation as create_federation
 from fedbo.hub.store.federations import drop_invitation as drop_invitation
-from fedbo.hub.store.federations import federation_file as federation_file
 from fedbo.hub.store.federations import federations as federations
 from fedbo.hub.store.federations import invitations as invitations
 from fedbo.hub.store.federations import invite as invite
@@ -27,9 +23,7 @@ from fedbo.hub.store.federations import open_invitation as open_invitation
 from fedbo.hub.store.federations import update_federation as update_federation
 from fedbo.hub.store.figures import counts as counts
 from fedbo.hub.store.figures import figures_of as figures_of
-from fedbo.hub.store.figures import health_of as health_of
-from fedbo.hub.store.figures import progress_of as progress_of
-from fedbo.hub.store.figures import state_of as state_of
+from fedbo.hub.store.members import Order as Order
 from fedbo.hub.store.members import enrol as enrol
 from fedbo.hub.store.members import find_member as find_member
 from fedbo.hub.store.members import leave as leave
@@ -40,7 +34,6 @@ from fedbo.hub.store.members import revoke as revoke
 from fedbo.hub.store.members import rotate as rotate
 from fedbo.hub.store.messages import fetch as fetch
 from fedbo.hub.store.messages import listed as listed
-from fedbo.hub.store.messages import prune as prune
 from fedbo.hub.store.messages import publish as publish
 from fedbo.hub.store.messages import withdraw as withdraw
 from fedbo.hub.store.releases import due_releases as due_releases
@@ -52,7 +45,6 @@ from fedbo.hub.store.releases import reconcile as reconcile
 from fedbo.hub.store.transaction import Caller as Caller
 from fedbo.hub.store.transaction import FederationRow as FederationRow
 from fedbo.hub.store.transaction import begin as begin
-from fedbo.hub.store.transaction import by_session as by_session
 from fedbo.hub.store.transaction import by_token as by_token
 from fedbo.hub.store.transaction import check_still as check_still
 from fedbo.hub.store.transaction import find_federation as find_federation

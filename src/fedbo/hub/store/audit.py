@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -19,13 +18,9 @@ from sqlalchemy import (
     select,
 )
 
-from fedbo.hub.records import Activity, AuditLine
-from fedbo.hub.store.schema import activity, audit, member
-from fedbo.hub.store.transaction import KINDS
+from fedbo.hub.records import AuditLine
+from fedbo.hub.store.schema import audit, member
 
-#: How many hours of activity are kept and shown.
-HOURS = 168
-_HOUR = 3600.0
 _PAGE = 1000  # lines that are read at once
 _LOOKED_AT = 5000  # lines, to find the latest ones of a member
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
@@ -89,17 +84,6 @@ def latest_lines(
     own = select(recent).where(_concerns(recent, name)).limit(most)
     own = own.order_by(recent.c.time.desc(), recent.c.id.desc())
     return [_line(row) for row in connection.execute(own)]
-
-
-def activity_of(connection: Connection, federation: str) -> Activity:
-    """Return how much happened in a federation in each hour of the last week."""
-    last = int(time.time() // _HOUR)
-    hours = range(last - HOURS + 1, last + 1)
-    query = select(activity.c.hour, activity.c.kind, activity.c.lines)
-    query = query.where(activity.c.federation == federation, activity.c.hour >= hours[0])
-    lines = {(row.hour, row.kind): row.lines for row in connection.execute(query)}
-    series = {kind: [lines.get((hour, kind), 0) for hour in hours] for kind in (*KINDS, "other")}
-    return Activity(start=hours[0] * _HOUR, **series)
 
 
 def _concerns(lines: FromClause, name: str) -> ColumnElement[bool]:

@@ -1,8 +1,8 @@
 """Backups: one SQLite file with all tables of a hub, made while it runs.
 
 A backup shows the database at one moment. It has the same form whatever the database is, so
-restoring it also moves a hub from SQLite to PostgreSQL and back. The table ``fedbo_backup`` has a
-digest of all rows, so that damage is noticed.
+restoring it also moves a hub from SQLite to PostgreSQL and back. The last 32 bytes of the file,
+behind the database, are the SHA-256 of all before them, so that any damage is noticed.
 """
 
 from __future__ import annotations
@@ -11,30 +11,18 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from sqlalchemy import (
-    Connection,
-    Engine,
-    StaticPool,
-    create_engine,
-    delete,
-    event,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from fedbo import files
 from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.store import schema
 from fedbo.hub.store.database import (
-    BACKUP_TABLE,
+    BACKUP,
     HubError,
     check_version,
     new_generation,
@@ -43,20 +31,18 @@ from fedbo.hub.store.database import (
 )
 from fedbo.hub.store.transaction import begin, record
 
-#: Is told how many rows are copied, and of how many.
-Report = Callable[[int, int], None]
-
 _BATCH = 200  # rows in memory
+_DIGEST = 32  # bytes
+_CHUNK = 2**20  # bytes
 _TABLES = schema.metadata.sorted_tables  # what a row refers to comes first
 
 
-def backup(engine: Engine, path: str | os.PathLike[str], report: Report | None = None) -> int:
+def backup(engine: Engine, path: str | os.PathLike[str]) -> int:
     """Write a backup, completely or not at all. Only this user can read it.
 
     Args:
         engine: The database of a hub, which may be running.
         path: The file; an earlier backup is replaced, and nothing else.
-        report: Is called from time to time.
 
     Returns:
         The number of rows in it.
@@ -65,28 +51,24 @@ def backup(engine: Engine, path: str | os.PathLike[str], report: Report | None =
         HubError: If it cannot be written.
     """
     file = Path(path).absolute()
-    _check_place(file)
+    if os.path.lexists(file) and not _is_whole(file):  # it may be the database itself
+        raise HubError(f"{file} exists and is not a backup: give the backup another name")
     try:
-        with (
-            files.replacing(file, 0o600) as unfinished,
-            _file(Path(unfinished)) as copy,
-            _snapshot(engine) as source,
-            copy.begin() as target,
-        ):
-            schema.metadata.create_all(target)
-            rows = _copy(source, target, report)
-            _seal(target)
+        with files.replacing(file, 0o600) as unfinished:
+            with _file(unfinished, "rw") as copy, _snapshot(engine) as source, copy.begin():
+                schema.metadata.create_all(copy)
+                rows = _copy(source, copy)
+                copy.execute(update(schema.hub).values(generation=BACKUP))
+            with open(unfinished, "ab") as end:
+                end.write(_digest(Path(unfinished), os.path.getsize(unfinished)))
     except OSError as error:
         raise HubError(f"the backup {file} cannot be written: {error.strerror}") from None
     except DBAPIError as error:
-        is_read = str(error.statement).startswith("SELECT")
-        if is_read or not isinstance(error.orig, sqlite3.Error):
-            raise unusable(engine, error) from None
-        raise HubError(f"the backup {file} cannot be written: {error.orig}") from None
+        raise unusable(engine, error) from None
     return rows
 
 
-def restore(path: str | os.PathLike[str], url: str, report: Report | None = None) -> int:
+def restore(path: str | os.PathLike[str], url: str) -> int:
     """Put a backup into a new database.
 
     Cursors start anew, so that every agent fetches everything once. Releases may have been made
@@ -95,7 +77,6 @@ def restore(path: str | os.PathLike[str], url: str, report: Report | None = None
     Args:
         path: A file that `backup` wrote.
         url: The database, which must be empty or not exist.
-        report: Is called from time to time.
 
     Returns:
         The number of rows.
@@ -103,13 +84,21 @@ def restore(path: str | os.PathLike[str], url: str, report: Report | None = None
     Raises:
         HubError: If the file cannot be used, or the database is not empty. It is left as it was.
     """
-    with _checked(Path(path).absolute()) as source:
+    file = Path(path).absolute()
+    try:
+        is_whole = _is_whole(file)
+    except OSError as error:
+        raise HubError(f"{file} cannot be read: {error.strerror}") from None
+    if not is_whole:
+        raise HubError(f"{file} is damaged, or not what fedbo hub backup wrote: use another backup")
+    with _file(file, "ro&immutable=1") as source:
+        check_version(source, f"the backup {file}")
         engine = open_database(url)
         try:
             with begin(engine) as target:
                 _check_empty(engine, target)
                 target.execute(delete(schema.hub))
-                rows = _copy(source, target, report)
+                rows = _copy(source, target)
                 target.execute(update(schema.hub).values(generation=new_generation()))
                 private = update(schema.federation).where(schema.federation.c.is_private)
                 target.execute(private.values(is_unreconciled=True))
@@ -122,21 +111,24 @@ def restore(path: str | os.PathLike[str], url: str, report: Report | None = None
     return rows
 
 
-def _check_place(file: Path) -> None:
-    """Refuse a file that is not an earlier backup: it may be the database itself."""
-    if not file.parent.is_dir():
-        raise HubError(f"the folder {file.parent} does not exist: create it first")
-    if not os.path.lexists(file):
-        return
-    is_backup = False
-    with (
-        contextlib.suppress(OSError, DBAPIError),
-        _file(file, is_new=False) as copy,
-        copy.connect() as connection,
-    ):
-        is_backup = BACKUP_TABLE in _names(connection)
-    if not is_backup:
-        raise HubError(f"{file} exists and is not a backup: give the backup another name")
+def _is_whole(file: Path) -> bool:
+    """Tell whether a file is a backup in which no byte was changed."""
+    size = file.stat().st_size - _DIGEST
+    if not file.is_file() or size < 0:
+        return False
+    with open(file, "rb") as end:
+        end.seek(size)
+        return end.read() == _digest(file, size)
+
+
+def _digest(file: Path, size: int) -> bytes:
+    """Return the SHA-256 of so many bytes of a file."""
+    total = hashlib.sha256()
+    with open(file, "rb") as start:
+        while size > 0 and (chunk := start.read(min(size, _CHUNK))):
+            total.update(chunk)
+            size -= len(chunk)
+    return total.digest()
 
 
 @contextlib.contextmanager
@@ -150,9 +142,8 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _copy(source: Connection, target: Connection, report: Report | None) -> int:
+def _copy(source: Connection, target: Connection) -> int:
     """Copy all rows, and return how many there are."""
-    total = sum(source.scalar(select(func.count()).select_from(each)) or 0 for each in _TABLES)
     done = 0
     for table in _TABLES:
         query = select(table).order_by(table.c.id).execution_options(yield_per=_BATCH)
@@ -160,54 +151,16 @@ def _copy(source: Connection, target: Connection, report: Report | None) -> int:
             for batch in rows.mappings().partitions():
                 target.execute(insert(table), [dict(row) for row in batch])
                 done += len(batch)
-                if report is not None:
-                    report(done, total)
     return done
 
 
-def _seal(connection: Connection) -> None:
-    """Write down the digest of all rows."""
-    digest = _digest(connection)
-    connection.exec_driver_sql(f"CREATE TABLE {BACKUP_TABLE} (digest TEXT PRIMARY KEY)")
-    connection.exec_driver_sql(f"INSERT INTO {BACKUP_TABLE} VALUES (?)", (digest,))
-
-
-@contextlib.contextmanager
-def _checked(file: Path) -> Iterator[Connection]:
-    """Open a backup that is not damaged."""
-    none = HubError(f"{file} is not a backup: give one that fedbo hub backup wrote")
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise HubError(f"{file} cannot be read: {error.strerror}") from None
-    with _file(file, is_new=False) as copy, copy.connect() as connection:
-        try:
-            names = _names(connection)
-            if BACKUP_TABLE not in names:
-                raise none
-            check_version(connection, f"the backup {file}")
-            sealed = connection.exec_driver_sql(f"SELECT digest FROM {BACKUP_TABLE}").scalar()
-            is_whole = sealed == _digest(connection)
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlite_errorname", "") == "SQLITE_NOTADB":
-                raise none from None
-            raise HubError(f"{file} is damaged ({error.orig}): use another backup") from None
-        if not is_whole:
-            raise HubError(f"{file} is damaged: it is not what was written; use another backup")
-        yield connection
-
-
 def _check_empty(engine: Engine, target: Connection) -> None:
-    filled = [
-        table.name
-        for table in _TABLES
-        if table is not schema.hub and target.execute(select(table.c.id).limit(1)).first()
-    ]
-    if filled:
-        raise HubError(
-            f"the database {engine.url!r} is not empty (there are rows in "
-            f"{', '.join(filled)}): restore into a new one"
-        )
+    for table in _TABLES:
+        if table is not schema.hub and target.execute(select(table.c.id).limit(1)).first():
+            raise HubError(
+                f"the database {engine.url!r} is not empty (there are rows in {table.name}): "
+                "restore into a new one"
+            )
 
 
 def _number(target: Connection) -> None:
@@ -221,39 +174,15 @@ def _number(target: Connection) -> None:
 
 
 @contextlib.contextmanager
-def _file(path: Path, *, is_new: bool = True) -> Iterator[Engine]:
-    """Open a SQLite file with one connection; one that is not new is only read."""
-    mode = "rw" if is_new else "ro&immutable=1"
+def _file(path: str | Path, mode: str) -> Iterator[Connection]:
+    """Connect to a SQLite file."""
 
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, check_same_thread=False)
+    def connect() -> Any:
+        return sqlite3.connect(f"{Path(path).as_uri()}?mode={mode}", uri=True)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool, hide_parameters=True)
-
-    @event.listens_for(engine, "connect")
-    def _set_up(connection: sqlite3.Connection, _: Any) -> None:
-        if is_new:  # an unfinished file is thrown away
-            connection.execute("PRAGMA journal_mode = OFF")
-            connection.execute("PRAGMA synchronous = OFF")
-
+    engine = create_engine("sqlite://", creator=connect, hide_parameters=True)
     try:
-        yield engine
+        with engine.connect() as connection:
+            yield connection
     finally:
         engine.dispose()
-
-
-def _names(connection: Connection) -> set[str]:
-    tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%'"
-    return {name for (name,) in connection.exec_driver_sql(f"{tables} ESCAPE '!'")}
-
-
-def _digest(connection: Connection) -> str:
-    """Return a digest of all tables but that of backups: their columns and rows."""
-    total = hashlib.sha256()
-    for name in sorted(_names(connection) - {BACKUP_TABLE}):
-        quoted = '"' + name.replace('"', '""') + '"'
-        rows = connection.exec_driver_sql(f"SELECT * FROM {quoted} ORDER BY 1")
-        total.update(msgspec.msgpack.encode([name, *rows.keys()]))
-        for row in rows:
-            total.update(msgspec.msgpack.encode(tuple(row)))
-    return total.hexdigest()

@@ -21,9 +21,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from fedbo.hub.store import schema
 from fedbo.hub.store.transaction import begin, prepare_sqlite
 from fedbo.outside import without_password
+from fedbo.version import __version__
 
-#: A table that only backups have.
-BACKUP_TABLE = "fedbo_backup"
+#: The generation of a backup; a database of a hub has a random one.
+BACKUP = "backup"
 _EXPECTED = "expected sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -36,7 +37,6 @@ _BUSY = 30.0  # seconds that SQLite waits for a lock
 _CONNECT = 10  # seconds in which PostgreSQL must answer
 _THREADS = 40  # that may use a connection at once: as many as Starlette has
 _CREATING = 0x666564626F  # the lock of whoever creates the tables in PostgreSQL
-_SHOWN = 3  # tables of another program
 
 
 class HubError(RuntimeError):
@@ -87,45 +87,22 @@ def new_generation() -> str:
 
 
 def check_version(connection: Connection, what: str) -> None:
-    """Raise `HubError` unless the tables are of the version that this fedbo knows.
-
-    Args:
-        connection: To a database that has a table ``hub``.
-        what: What it is, for the error.
-    """
-    from fedbo.version import __version__
-
-    try:
-        found = connection.scalar(select(schema.hub.c.version))
-    except DBAPIError:  # there is no such column
-        found = None
-    if found != schema.VERSION:
+    """Raise `HubError` unless the tables in what is named are of the version of this fedbo."""
+    version = connection.scalar(select(schema.hub.c.version))
+    if version != schema.VERSION:
         raise HubError(
-            f"{what} has tables of version {found}, and fedbo {__version__} works with version "
+            f"{what} has tables of version {version}, and fedbo {__version__} works with version "
             f"{schema.VERSION}: use the fedbo that made it, or a new database"
         )
 
 
-def unusable(engine: Engine, error: DBAPIError) -> HubError:
-    """Say why a database did not do what it should.
-
-    Args:
-        engine: Its engine.
-        error: What happened. Its statement and its values are not shown.
-    """
-    reason = " ".join(str(error.orig).split()).rstrip(".")
-    where = _shown(engine.url)
-    code = getattr(error.orig, "sqlite_errorname", "")
-    if code == "SQLITE_NOTADB":
-        return HubError(f"{engine.url.database} is not a SQLite database: give the hub a new file")
-    if code == "SQLITE_CORRUPT":
-        return HubError(f"{engine.url.database} is damaged ({reason}): restore a backup")
-    if not _is_sqlite(engine.url) and type(error.orig).__name__ == "OperationalError":
-        return HubError(
-            f"the database {where} cannot be reached ({reason}): check the address, and that "
-            "PostgreSQL is running"
-        )
-    return HubError(f"the database {where} cannot be used: {reason}")
+def unusable(engine: Engine, error: DBAPIError | sqlite3.Error) -> HubError:
+    """Say why a database did not do what it should, without the statement and its values."""
+    reason = " ".join(str(getattr(error, "orig", error)).split()).rstrip(".")
+    return HubError(
+        f"the database {_shown(engine.url)} cannot be used ({reason}): check its address, and that "
+        "PostgreSQL is running if it is one; restore a backup if it is damaged"
+    )
 
 
 def _shown(url: URL) -> str:
@@ -176,9 +153,7 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
     try:
         with contextlib.closing(engine.raw_connection()) as connection:
             (mode,) = connection.cursor().execute("PRAGMA journal_mode = WAL").fetchone()
-    except sqlite3.Error as error:
-        raise unusable(engine, DBAPIError(None, None, error)) from None
-    except DBAPIError as error:
+    except (sqlite3.Error, DBAPIError) as error:
         raise unusable(engine, error) from None
     if mode != "wal":
         raise HubError(
@@ -190,51 +165,37 @@ def _sqlite(url: URL, must_exist: bool) -> Engine:
 
 def _make_file(file: str, must_exist: bool) -> None:
     """Create the file so that only this user can read it, or say why that cannot be done."""
-    folder = os.path.dirname(file)
+    if must_exist and not os.path.exists(file):
+        raise HubError(_no_hub(f"there is no file {file}"))
     try:
-        status = os.stat(file)
-    except FileNotFoundError:
-        if must_exist:
-            raise HubError(_no_hub(f"there is no file {file}")) from None
-        if not os.path.isdir(folder):
-            raise HubError(f"the folder {folder} does not exist: create it first") from None
-        try:
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise HubError(f"{file} cannot be created: {error.strerror}") from None
-        return
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        os.close(fd)
     except OSError as error:
         raise HubError(f"{file} cannot be opened: {error.strerror}") from None
-    if not stat.S_ISREG(status.st_mode):
+    if not is_regular:
         raise HubError(f"{file} is not a regular file: give the hub a file of its own")
-    for path in (file, folder):  # SQLite puts other files beside it
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise HubError(
-                f"{path} cannot be read and written by this user: run this as the user who runs "
-                "the hub"
-            )
 
 
 def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
     names = inspect(connection).get_table_names()
-    if BACKUP_TABLE in names:
-        raise HubError(
-            f"{url.database} is a backup: put it into a new database with fedbo hub restore"
-        )
     if schema.hub.name in names:
         check_version(connection, f"the database {_shown(url)}")
-        return
-    if names:
-        listed = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        if connection.scalar(select(schema.hub.c.generation)) == BACKUP:
+            raise HubError(
+                f"{url.database} is a backup: put it into a new database with fedbo hub restore"
+            )
+    elif names:
         raise HubError(
-            f"the database {_shown(url)} has tables of another program ({listed}): give the hub "
-            "a database of its own"
+            f"the database {_shown(url)} has tables of another program ({min(names)}): give the "
+            "hub a database of its own"
         )
-    if must_exist:
+    elif must_exist:
         raise HubError(_no_hub(f"the database {_shown(url)} is empty"))
-    create_tables(connection)
+    else:
+        create_tables(connection)
 
 
 def _no_hub(what: str) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fedbo.exchange.hub.memberships import Invitation, check_name
 from fedbo.exchange.hub.proof import hashed
 from fedbo.federation.federation import Federation
-from fedbo.hub.names import invitation_subject
 from fedbo.hub.problems import Refused
-from fedbo.hub.records import FederationFile, FederationInfo, NewInvitation, OpenInvitation
+from fedbo.hub.records import FederationInfo, NewInvitation, OpenInvitation
 from fedbo.hub.store.credentials import new_secret
 from fedbo.hub.store.schema import federation, hub, invitation, member, message
 from fedbo.hub.store.transaction import (
@@ -25,20 +24,12 @@ from fedbo.hub.store.transaction import (
 from fedbo.message import Fingerprint
 
 MOST_USES, MOST_DAYS = 100_000, 3650
+DAYS = 14.0  # for which an invitation is valid unless somebody says so
 _DAY = 86400.0
 
 
-def create_federation(
-    connection: Connection, name: str, agreed: Federation, *, actor: str
-) -> FederationFile:
-    """Create a federation at this hub.
-
-    Args:
-        connection: In a transaction that writes.
-        name: Its name at the hub.
-        agreed: What its agents agree on.
-        actor: Who creates it.
-    """
+def create_federation(connection: Connection, name: str, agreed: Federation, *, actor: str) -> None:
+    """Create a federation under a name at this hub."""
     try:
         check_name(name)
     except ValueError as error:
@@ -60,7 +51,6 @@ def create_federation(
         "fingerprint": fingerprint,
         "file": agreed.to_toml(),
         "cursor": 0,
-        "floor": 0,
         "created": time.time(),
         "is_private": agreed.privacy is not None,
         "is_unreconciled": False,
@@ -68,20 +58,10 @@ def create_federation(
     connection.execute(insert(federation).values(row))
     detail = {"fingerprint": str(agreed.fingerprint)}
     record(connection, "created", actor=actor, federation=name, detail=detail)
-    return federation_file(connection, name)
 
 
-def update_federation(
-    connection: Connection, name: str, agreed: Federation, *, actor: str
-) -> FederationFile:
-    """Replace the file of a federation by one with another list of members.
-
-    Args:
-        connection: In a transaction that writes.
-        name: The name of the federation at the hub.
-        agreed: The same federation, with the same fingerprint.
-        actor: Who does it.
-    """
+def update_federation(connection: Connection, name: str, agreed: Federation, *, actor: str) -> None:
+    """Replace the file of a federation by one with another list of members."""
     row = lock_federation(connection, name)
     if fault := row.agreed.fingerprint.mismatch(agreed.fingerprint):
         raise Refused(
@@ -94,11 +74,10 @@ def update_federation(
         connection.execute(change.values(file=file))
         detail = {"members": len(agreed.members)}
         record(connection, "updated", actor=actor, federation=name, detail=detail)
-    return federation_file(connection, name)
 
 
-def federations(connection: Connection) -> list[FederationInfo]:
-    """Return all federations by name."""
+def federations(connection: Connection, name: str | None = None) -> list[FederationInfo]:
+    """Return all federations by name, or the one of this name."""
     own = federation.c.id
     members = select(func.count()).where(member.c.federation == own, member.c.token.is_not(None))
     messages = select(func.count()).where(message.c.federation == own, message.c.is_out)
@@ -109,23 +88,12 @@ def federations(connection: Connection) -> list[FederationInfo]:
         messages.scalar_subquery().label("messages"),
         federation.c.created,
     ).order_by(federation.c.name)
+    if name is not None:
+        query = query.where(federation.c.name == name)
     return [
-        FederationInfo(**row | {"fingerprint": bytes(row["fingerprint"]).hex()})
+        FederationInfo(**row | {"fingerprint": str(Fingerprint(row["fingerprint"]))})
         for row in map(dict, connection.execute(query).mappings())
     ]
-
-
-def federation_file(connection: Connection, name_or_id: str | int) -> FederationFile:
-    """Return a federation and its file; `Refused` if there is none."""
-    row = find_federation(connection, name_or_id)
-    members = select(func.count()).where(member.c.federation == row.id, member.c.token.is_not(None))
-    return FederationFile(
-        name=row.name,
-        fingerprint=row.fingerprint.hex(),
-        file=row.file,
-        members=connection.scalar(members) or 0,
-        created=row.created,
-    )
 
 
 class Opened(NamedTuple):
@@ -136,24 +104,16 @@ class Opened(NamedTuple):
 
 
 def invite(
-    connection: Connection, name: str, *, uses: int = 10, days: float = 14, actor: str
+    connection: Connection, name: str, *, uses: int = 10, days: float = DAYS, actor: str
 ) -> NewInvitation:
-    """Make an invitation to a federation.
-
-    Args:
-        connection: In a transaction that writes.
-        name: The name of the federation at the hub.
-        uses: How many members can enrol with it.
-        days: For how many days.
-        actor: Who invites.
-    """
+    """Make an invitation to a federation, for so many members and days."""
     if not 1 <= uses <= MOST_USES:
         raise Refused("wrong-request", f"uses is {uses}, expected 1 to {MOST_USES:,}")
     if not (math.isfinite(days) and 0 < days <= MOST_DAYS):
         raise Refused("wrong-request", f"days is {days}, expected above 0 to {MOST_DAYS:,}")
     row = lock_federation(connection, name)
     made, now = Invitation(name, Fingerprint(row.fingerprint), new_secret()), time.time()
-    values = {
+    values: dict[str, Any] = {
         "federation": row.id,
         "secret": hashed(made.secret),
         "uses": uses,
@@ -164,7 +124,7 @@ def invite(
     number = connection.execute(new).scalar_one()
     detail = {"id": number, "uses": uses, "days": days}
     record(connection, "invited", actor=actor, federation=name, detail=detail)
-    return NewInvitation(id=number, invitation=str(made), uses=uses, expires=now + days * _DAY)
+    return NewInvitation(**values | {"id": number, "invitation": str(made)})
 
 
 def invitations(connection: Connection, name: str) -> list[OpenInvitation]:
@@ -183,17 +143,13 @@ def drop_invitation(connection: Connection, name: str, number: int, *, actor: st
     own = (invitation.c.federation == row.id) & (invitation.c.id == number)
     if not connection.execute(delete(invitation).where(own)).rowcount:
         raise Refused("not-found", f"there is no invitation {number} to {name!r}")
-    subject = invitation_subject(number)
-    record(connection, "revoked", actor=actor, federation=name, subject=subject)
+    record(connection, "cancelled", actor=actor, federation=name, detail={"id": number})
 
 
 def open_invitation(connection: Connection, secret: str, *, is_locked: bool = False) -> Opened:
-    """Return what a secret invites to; `Refused` if it cannot be used. It is not used up by this.
+    """Return what a secret invites to, and lock the federation if that is said.
 
-    Args:
-        connection: To the database.
-        secret: The secret of the invitation.
-        is_locked: Whether to lock the federation, in a transaction that writes.
+    It is not used up by this; `Refused` if it cannot be used.
     """
     by_secret = select(invitation).where(invitation.c.secret == hashed(secret))
     if (found := connection.execute(by_secret).first()) is None:
@@ -207,9 +163,7 @@ def open_invitation(connection: Connection, secret: str, *, is_locked: bool = Fa
     if is_locked:  # it may have been used while this transaction waited for the lock
         found = connection.execute(by_secret).first()
     if found is None or not found.uses:
-        text = "the invitation is used up: ask for a new one"
-        raise Refused("not-invited", text, federation=row.name)
+        raise Refused("not-invited", "the invitation is used up: ask for a new one")
     if found.expires <= time.time():
-        text = "the invitation has expired: ask for a new one"
-        raise Refused("not-invited", text, federation=row.name)
+        raise Refused("not-invited", "the invitation has expired: ask for a new one")
     return Opened(found.id, row)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Row,
     bindparam,
     cast,
     delete,
@@ -24,7 +25,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, Member, Members, Reported
 from fedbo.hub.store.credentials import new_token
 from fedbo.hub.store.federations import open_invitation
-from fedbo.hub.store.schema import invitation, member, message, session
+from fedbo.hub.store.schema import invitation, member, message
 from fedbo.hub.store.transaction import (
     Caller,
     FederationRow,
@@ -37,25 +38,13 @@ from fedbo.hub.store.transaction import (
 from fedbo.message.signed import key_text, parse_key
 from fedbo.outside import shortened
 
-Order = Literal["id", "name", "seen"]
-
-
-class MemberRow(NamedTuple):
-    """A member, as its table has it."""
-
-    id: int
-    name: str
-    key: bytes | None
-    is_revoked: bool
-    joined: float
-    seen: float
-
+Order = Literal["name", "seen"]
 
 _COLUMNS = (
     member.c.id,
     member.c.name,
     member.c.key,
-    member.c.token.is_(None),
+    member.c.token.is_(None).label("is_revoked"),
     member.c.joined,
     member.c.seen,
 )
@@ -91,18 +80,12 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     return Enrolled(federation=row.name, member=name, token=token, file=row.file)
 
 
-def find_member(connection: Connection, federation: str, name: str) -> MemberRow:
-    """Return a member by its name; `Refused` if there is none."""
-    return _named(connection, find_federation(connection, federation), name)
-
-
 def members(
     connection: Connection,
     federation: str,
     *,
     search: str = "",
-    order: Order = "id",
-    after: int = 0,
+    order: Order = "name",
     offset: int = 0,
     most: int | None = None,
 ) -> Members:
@@ -112,73 +95,70 @@ def members(
         connection: To the database.
         federation: The name of the federation at the hub.
         search: Only members with this text in their name.
-        order: How they are sorted: as they joined, by name, or the one seen last first.
-        after: Only members with a larger id.
+        order: How they are sorted: by name, or the one seen last first.
         offset: How many to skip.
         most: At most so many; all by default.
     """
     row = find_federation(connection, federation)
-    wanted = [member.c.federation == row.id, member.c.id > after]
+    wanted = [member.c.federation == row.id]
     if search:
         wanted.append(member.c.name.icontains(search, autoescape=True))
     matching = connection.scalar(select(func.count()).select_from(member).where(*wanted))
-    orders: dict[Order, Any] = {"id": (), "name": (member.c.name,), "seen": (member.c.seen.desc(),)}
-    query = select(*_COLUMNS).where(*wanted).order_by(*orders[order], member.c.id)
-    found = [MemberRow(*each) for each in connection.execute(query.offset(offset).limit(most))]
+    sort = member.c.name if order == "name" else member.c.seen.desc()
+    query = select(*_COLUMNS).where(*wanted).order_by(sort, member.c.id)
+    rows = [*connection.execute(query.offset(offset).limit(most)).mappings()]
     is_larger_best = row.agreed.space.direction == "maximize"
-    sums = _sums(connection, [each.id for each in found], is_larger_best=is_larger_best)
+    sums = _sums(connection, [each["id"] for each in rows], is_larger_best=is_larger_best)
     return Members(
         matching=matching or 0,
         rows=[
             Member(
-                **each._asdict() | {"key": key_text(each.key) if each.key else ""},
-                **sums.get(each.id, _NOTHING),
+                **dict(each) | {"key": key_text(each["key"]) if each["key"] else ""},
+                **sums.get(each["id"], {}),
             )
-            for each in found
+            for each in rows
         ],
     )
 
 
 def rotate(connection: Connection, caller: Caller) -> str:
-    """Give a member a new token, which is returned. The old one and its sessions are not valid."""
-    row, own = _locked(connection, caller)
+    """Give a member a new token, which is returned. The old one is not valid any more."""
+    row = _locked(connection, caller)
     token = new_token("member")
-    change = update(member).where(member.c.id == own.id)
+    change = update(member).where(member.c.id == caller.id)
     connection.execute(change.values(token=hashed(token)))
-    connection.execute(delete(session).where(session.c.member == own.id))
-    record(connection, "rotated", actor=own.name, federation=row.name, subject=own.name)
+    record(connection, "rotated", actor=caller.name, federation=row.name, subject=caller.name)
     return token
 
 
 def rekey(connection: Connection, caller: Caller, key: bytes | None) -> None:
     """Give a member another key, or none. Messages signed with the old one are taken back."""
-    row, own = _locked(connection, caller)
-    if key == own.key:
+    row = _locked(connection, caller)
+    if (key or b"") == caller.key:
         return
-    _check_key(row.agreed, own.name, key)
-    connection.execute(update(member).where(member.c.id == own.id).values(key=key))
-    _take_back(connection, row, own.id)
+    _check_key(row.agreed, caller.name, key)
+    connection.execute(update(member).where(member.c.id == caller.id).values(key=key))
+    _take_back(connection, row, caller.id)
     detail = {"key": key_text(key) if key else ""}
-    record(
-        connection, "rekeyed", actor=own.name, federation=row.name, subject=own.name, detail=detail
-    )
+    whose = {"actor": caller.name, "subject": caller.name}
+    record(connection, "rekeyed", federation=row.name, detail=detail, **whose)
 
 
 def leave(connection: Connection, caller: Caller) -> None:
     """Let a member leave: what the hub has of it is deleted, and its name is free.
 
-    What is left for a while are the counters of its messages, and withdrawals that it signed.
+    What is left are the counters of its messages, and withdrawals that it signed.
     """
-    row, own = _locked(connection, caller)
-    _clear(connection, row, own.id)
-    connection.execute(delete(member).where(member.c.id == own.id))
-    record(connection, "left", actor=own.name, federation=row.name, subject=own.name)
+    row = _locked(connection, caller)
+    _clear(connection, row, caller.id)
+    connection.execute(delete(member).where(member.c.id == caller.id))
+    record(connection, "left", actor=caller.name, federation=row.name, subject=caller.name)
 
 
 def remove(connection: Connection, federation: str, name: str, *, actor: str) -> None:
     """Remove a member: what the hub has of it is deleted, and its name is free."""
     row = lock_federation(connection, federation)
-    own = _named(connection, row, name)
+    own = find_member(connection, row, name)
     _clear(connection, row, own.id)
     connection.execute(delete(member).where(member.c.id == own.id))
     record(connection, "removed", actor=actor, federation=row.name, subject=name)
@@ -187,7 +167,7 @@ def remove(connection: Connection, federation: str, name: str, *, actor: str) ->
 def revoke(connection: Connection, federation: str, name: str, *, actor: str) -> None:
     """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
     row = lock_federation(connection, federation)
-    own = _named(connection, row, name)
+    own = find_member(connection, row, name)
     if own.is_revoked:
         return
     _clear(connection, row, own.id)
@@ -195,22 +175,19 @@ def revoke(connection: Connection, federation: str, name: str, *, actor: str) ->
     record(connection, "revoked", actor=actor, federation=row.name, subject=name)
 
 
-def _locked(connection: Connection, caller: Caller) -> tuple[FederationRow, MemberRow]:
-    """Return a member that may act, and its federation, which is locked."""
+def find_member(connection: Connection, row: FederationRow, name: str) -> Row[Any]:
+    """Return a member by its name; `Refused` if there is none."""
+    query = select(*_COLUMNS).where(member.c.federation == row.id, member.c.name == name)
+    if (own := connection.execute(query).first()) is None:
+        raise Refused("not-found", f"{row.name!r} has no member {shortened(name)!r}")
+    return own
+
+
+def _locked(connection: Connection, caller: Caller) -> FederationRow:
+    """Lock the federation of a member that may act."""
     row = lock_federation(connection, caller.federation)
     check_still(connection, caller)
-    own = select(*_COLUMNS).where(member.c.id == caller.id)
-    return row, MemberRow(*connection.execute(own).one())
-
-
-def _named(connection: Connection, row: FederationRow, name: str) -> MemberRow:
-    query = select(*_COLUMNS).where(member.c.federation == row.id, member.c.name == name)
-    if (found := connection.execute(query).first()) is None:
-        raise Refused("not-found", f"{row.name!r} has no member {shortened(name)!r}")
-    return MemberRow(*found)
-
-
-_NOTHING = {"agents": 0, "messages": 0, "bytes": 0, "trials": 0}
+    return row
 
 
 def _sums(
@@ -290,14 +267,13 @@ def _clear(connection: Connection, row: FederationRow, member_id: int) -> None:
     _take_back(connection, row, member_id)
     traces = update(message).where(message.c.member == member_id)
     connection.execute(traces.values(member=None, changed=time.time()))
-    connection.execute(delete(session).where(session.c.member == member_id))
 
 
 def _take_back(connection: Connection, row: FederationRow, member_id: int) -> None:
     """Take all messages of a member back.
 
-    Empty rows remain for a while: they tell the others, and their sequences keep signed messages
-    from being put back. What the member itself has withdrawn stays withdrawn by its signature.
+    Empty rows remain: they tell the others, and their sequences keep signed messages from being
+    put back. What the member itself has withdrawn stays withdrawn by its signature.
     """
     own = select(message.c.id).where(message.c.member == member_id, message.c.is_out)
     take_back_messages(connection, row.id, list(connection.scalars(own.order_by(message.c.id))))

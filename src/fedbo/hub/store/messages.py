@@ -24,12 +24,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, func, insert, not_, or_, select, update
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News, Progress
 from fedbo.hub.problems import Refused
 from fedbo.hub.store.members import take_back_messages
-from fedbo.hub.store.schema import federation, hub, invitation, message, release, session
+from fedbo.hub.store.schema import hub, message, release
 from fedbo.hub.store.transaction import (
     Caller,
     FederationRow,
@@ -46,9 +46,6 @@ from fedbo.message.signed import MOST_AGENTS
 #: How many names the agents of one member may have had, withdrawn messages included. A name counts
 #: once for each key, because each has a row of its own.
 MOST_NAMES = 256
-#: Days after which the hub forgets that a message was removed. Then a copy could be put back.
-DAYS = 30
-_DAY = 86400.0
 _RELEASE = 1  # the number of the latest release, which takes the place of the one before
 _CURSOR = re.compile(r"([0-9a-f]+)\.([0-9]{1,18})")
 _UNREPORTED: dict[str, float | None] = {"trials": None, "best": None, "saved": None}
@@ -160,7 +157,7 @@ def fetch(connection: Connection, federation_id: int, cursor: str) -> News:
     generation = connection.scalar(select(hub.c.generation))
     known = _CURSOR.fullmatch(cursor)
     since = int(known[2]) if known and known[1] == generation else -1
-    is_known = place.floor <= since <= place.cursor
+    is_known = 0 <= since <= place.cursor
     head = f"{generation}.{place.cursor}"
     if place.is_private:
         released = connection.execute(_released(place, since if is_known else -1))
@@ -200,38 +197,6 @@ def listed(connection: Connection, caller: Caller, sender: str | None = None) ->
     if place.is_private and sender is None:
         rows += connection.execute(_released(place, -1, release.c.time))
     return tuple(Listed(when, bytes(content)) for when, content in rows)
-
-
-def prune(connection: Connection, *, days: float = DAYS) -> int:
-    """Delete traces of messages removed long ago, and old invitations and sessions.
-
-    Signed withdrawals stay as long as their member does. Whoever asks with a cursor from before
-    such a removal gets everything anew.
-
-    Args:
-        connection: In a transaction that writes.
-        days: How old they must be; a month by default.
-
-    Returns:
-        How many traces of messages were deleted.
-    """
-    now, pruned = time.time(), 0
-    oldest = now - days * _DAY
-    is_trace = or_(func.length(message.c.content) == 0, message.c.member.is_(None))
-    old = and_(not_(message.c.is_out), is_trace, message.c.changed < oldest)
-    for number in connection.scalars(select(federation.c.id).order_by(federation.c.id)).all():
-        place = lock_federation(connection, number)
-        own = and_(message.c.federation == place.id, old)
-        highest = connection.scalar(select(func.max(message.c.cursor)).where(own))
-        if highest is None:
-            continue
-        pruned += connection.execute(delete(message).where(own)).rowcount
-        change = update(federation).where(federation.c.id == place.id)
-        connection.execute(change.values(floor=max(place.floor, highest)))
-    used = case((invitation.c.uses == 0, invitation.c.created), else_=invitation.c.expires)
-    connection.execute(delete(invitation).where(used < oldest))
-    connection.execute(delete(session).where(session.c.expires < now))
-    return pruned
 
 
 def _check_agents(

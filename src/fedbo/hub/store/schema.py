@@ -66,7 +66,6 @@ federation = Table(
     Column("fingerprint", LargeBinary, nullable=False),
     Column("file", Text, nullable=False),  # the federation file
     Column("cursor", BigInteger, nullable=False),  # of the last change
-    Column("floor", BigInteger, nullable=False),  # removals up to this cursor are forgotten
     Column("created", _Time, nullable=False),
     Column("is_private", Boolean, nullable=False),  # its file has a privacy plan
     Column("is_unreconciled", Boolean, nullable=False),  # restored: there may be later releases
@@ -134,17 +133,6 @@ release = Table(
     UniqueConstraint("federation", "sequence"),
 )
 
-session = Table(
-    "session",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("secret", LargeBinary, nullable=False, unique=True),  # the hash of the cookie
-    Column("operator", ForeignKey("operator.id")),
-    Column("member", ForeignKey("member.id"), index=True),
-    Column("expires", _Time, nullable=False),
-    sqlite_autoincrement=True,
-)
-
 audit = Table(
     "audit",
     metadata,
@@ -156,18 +144,6 @@ audit = Table(
     Column("subject", String(128), nullable=False),
     Column("detail", Text, nullable=False),
     Index("audit_time", "federation", "time"),
-)
-
-#: How many lines the audit log got in each hour, so that the page need not count them.
-activity = Table(
-    "activity",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("federation", String(63), nullable=False),  # its name
-    Column("hour", Integer, nullable=False),  # since 1970
-    Column("kind", String(16), nullable=False),  # published, refused or other
-    Column("lines", BigInteger, nullable=False),
-    UniqueConstraint("federation", "hour", "kind"),
 )
 
 _APPEND_ONLY = "the audit log is append-only"

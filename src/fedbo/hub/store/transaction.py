@@ -17,40 +17,18 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    bindparam,
-    event,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, event, insert, select, update
 
 from fedbo.federation.federation import Federation
 from fedbo.hub.names import operator_actor
 from fedbo.hub.problems import Refused
-from fedbo.hub.store.schema import activity, audit, federation, member, operator, session
+from fedbo.hub.store.schema import audit, federation, member, operator
 
 Role = Literal["member", "operator"]
 
 
 _SEEN = 60.0  # seconds for which nobody need know that a member was seen again
-_HOUR = 3600.0
 _ACTOR, _SUBJECT = 80, 128  # characters of a line of the audit log, at most
-#: Actions that are counted apart in the activity of a federation.
-KINDS = ("published", "refused")
-_COUNTED = {
-    name: dialect.insert(activity)
-    .values(federation=bindparam("federation"), hour=bindparam("hour"), kind=bindparam("kind"))
-    .values(lines=1)
-    .on_conflict_do_update(
-        index_elements=["federation", "hour", "kind"], set_={"lines": activity.c.lines + 1}
-    )
-    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
-}
 
 _turns: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()  # of writers
 
@@ -120,19 +98,11 @@ _OPERATOR = select(operator.c.id, operator.c.name, operator.c.token)
 
 def by_token(connection: Connection, token: str) -> Caller | None:
     """Return whose token this is; None if it is nobody's."""
-    digest = _hashed(token)
-    return _caller(connection, member.c.token == digest, operator.c.token == digest)
-
-
-def by_session(connection: Connection, secret: str) -> Caller | None:
-    """Return who has logged in with this cookie; None if nobody has, or not any more."""
-    query = select(session.c.operator, session.c.member).where(
-        session.c.secret == _hashed(secret), session.c.expires > time.time()
-    )
-    if (opened := connection.execute(query).first()) is None:
-        return None
-    is_member = (member.c.id == opened.member) & member.c.token.is_not(None)
-    return _caller(connection, is_member, operator.c.id == opened.operator)
+    digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    if row := connection.execute(_MEMBER.where(member.c.token == digest)).mappings().first():
+        return Caller("member", **dict(row) | {"key": bytes(row["key"] or b"")})
+    row = connection.execute(_OPERATOR.where(operator.c.token == digest)).mappings().first()
+    return None if row is None else Caller("operator", **row)
 
 
 def is_seen_anew(caller: Caller) -> bool:
@@ -161,20 +131,6 @@ def check_still(connection: Connection, caller: Caller) -> None:
         raise Refused("wrong-key", f"the key of {caller.name!r} was replaced meanwhile")
 
 
-def _caller(
-    connection: Connection, is_member: ColumnElement[bool], is_operator: ColumnElement[bool]
-) -> Caller | None:
-    if member_row := connection.execute(_MEMBER.where(is_member)).mappings().first():
-        return Caller("member", **dict(member_row) | {"key": bytes(member_row["key"] or b"")})
-    operator_row = connection.execute(_OPERATOR.where(is_operator)).first()
-    return None if operator_row is None else Caller("operator", *operator_row)
-
-
-def _hashed(secret: str) -> bytes:
-    """Return what is stored of a token or a secret, as `fedbo.exchange.hub.proof.hashed` does."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
-
-
 # A federation, and what is logged
 
 
@@ -186,7 +142,6 @@ class FederationRow(NamedTuple):
     fingerprint: bytes
     file: str
     cursor: int
-    floor: int
     created: float
     is_private: bool
     is_unreconciled: bool
@@ -236,16 +191,15 @@ def record(
 
     Args:
         connection: In the transaction that makes the change.
-        action: What was done: created, updated, invited, joined, published, withdrew, left,
-            revoked, removed, rotated, rekeyed, refused, operator, restored, released, reconciled.
+        action: What was done: created, updated, invited, cancelled, joined, published, withdrew,
+            left, revoked, removed, rotated, rekeyed, operator, restored, released, reconciled.
         actor: Who did it: a member's name, or one of `fedbo.hub.names`.
         federation: The name of the federation; empty if it concerns the whole hub.
         subject: What it was done to, such as a member or a sender.
         detail: More about it, such as a sequence number; never a secret.
     """
-    now = time.time()
     line = {
-        "time": now,
+        "time": time.time(),
         "federation": federation,
         "actor": actor[:_ACTOR],
         "action": action,
@@ -253,10 +207,6 @@ def record(
         "detail": json.dumps(detail or {}, ensure_ascii=False),
     }
     connection.execute(insert(audit), [line])
-    if federation:
-        kind = action if action in KINDS else "other"
-        hour = {"federation": federation, "hour": int(now // _HOUR), "kind": kind}
-        connection.execute(_COUNTED[connection.dialect.name], hour)
 
 
 @lru_cache(maxsize=1024)

@@ -24,8 +24,8 @@ async function problem(answer) {
   return new Problem(answer.status, String(document.type || "").split("/").pop(), said);
 }
 
-async function send(method, path, body, headers = {}) {
-  const options = { method, headers: { Accept: "application/json", ...headers }, cache: "no-store" };
+async function json(method, path, body) {
+  const options = { method, headers: { Accept: "application/json" }, cache: "no-store" };
   if (method !== "GET") options.headers["X-Fedbo"] = "1";
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
@@ -34,12 +34,7 @@ async function send(method, path, body, headers = {}) {
   options.signal = AbortSignal.timeout(TIMEOUT);
   const answer = await fetch(path, options);
   setClock(Date.parse(answer.headers.get("Date")) / 1000);
-  if (!answer.ok && answer.status !== 304) throw await problem(answer);
-  return answer;
-}
-
-async function json(method, path, body) {
-  const answer = await send(method, path, body);
+  if (!answer.ok) throw await problem(answer);
   return answer.status === 204 ? null : answer.json();
 }
 
@@ -47,14 +42,13 @@ const of = (federation, rest = "") =>
   `v1/federations/${encodeURIComponent(federation)}${rest && `/${rest}`}`;
 const query = (values) => `?${new URLSearchParams(values)}`;
 
-export const hub = () => json("GET", "v1/hub");
+export const hub = () => json("GET", "healthz");
 export const session = () => json("GET", "v1/session");
 export const logIn = (token) => json("POST", "v1/session", { token });
 export const logOut = () => json("DELETE", "v1/session");
 export const federations = () => json("GET", "v1/federations");
 export const auditPath = (federation) => of(federation, "audit");
-export const invite = (federation, uses, days) =>
-  json("POST", of(federation, "invitations"), { uses, days });
+export const invite = (federation, uses) => json("POST", of(federation, "invitations"), { uses });
 export const cancelInvitation = (federation, id) =>
   json("DELETE", of(federation, `invitations${query({ id })}`));
 export const revoke = (federation, name) => json("POST", of(federation, "members/revoke"), { name });
@@ -63,21 +57,9 @@ export const remove = (federation, name) =>
 export const leave = (federation) => json("DELETE", of(federation, "member"));
 export const rotate = (federation) => json("POST", of(federation, "member/token"));
 
-let seen = { path: "", etag: "" };
-
-/** The overview of a federation, or null if it is still what the last answer said. */
+/** All that is shown of a federation. */
 export async function overview(federation, view) {
-  const path = of(federation, `overview${query(view)}`);
-  const headers = seen.path === path ? { "If-None-Match": seen.etag } : {};
-  const answer = await send("GET", path, undefined, headers);
-  if (answer.status === 304) return null;
-  const found = await answer.json();
+  const found = await json("GET", of(federation, `overview${query(view)}`));
   for (const event of found.feed) Object.assign(event, { id: event.number, time: Date.parse(event.time) / 1000 });
-  seen = { path, etag: answer.headers.get("ETag") || "" };
   return found;
-}
-
-/** Forget what the last answer said, so that the next one is complete. */
-export function forget() {
-  seen = { path: "", etag: "" };
 }

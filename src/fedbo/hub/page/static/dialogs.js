@@ -99,11 +99,10 @@ const address = () => new URL(".", document.baseURI).href.replace(/\/$/, "");
 
 export function invite(federation, changed) {
   const [uses, usesField] = numberField("uses", "Members who may use it", 1, 1000);
-  const [days, daysField] = numberField("days", "Days until it expires", 7, 365);
-  form(`Invite to ${federation}`, [h("div", { class: "fields" }, uses, days)], {
+  form(`Invite to ${federation}`, [uses], {
     label: () => "Make the invitation",
     act: async () => {
-      const made = await api.invite(federation, usesField.valueAsNumber, daysField.valueAsNumber);
+      const made = await api.invite(federation, usesField.valueAsNumber);
       open(
         "The invitation",
         h("p", {}, `It is shown only now. Send it to whoever shall join: anyone who has it can use it. It is good for ${plural(made.uses, "member")}, until ${moment(made.expires)}.`),

@@ -5,7 +5,6 @@ const SCORE = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 4 });
 const DATE = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
 const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const WEEKDAY = new Intl.DateTimeFormat("en-GB", { weekday: "short" });
 const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
 
 let ahead = 0; // seconds by which the hub's clock is ahead of this one
@@ -21,7 +20,6 @@ export const count = (value) => NUMBER.format(value);
 export const date = (time) => DATE.format(time * 1000);
 export const moment = (time) => MOMENT.format(time * 1000);
 export const clock = (time) => CLOCK.format(time * 1000);
-export const weekday = (time) => WEEKDAY.format(time * 1000);
 export const iso = (time) => new Date(time * 1000).toISOString();
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
@@ -50,9 +48,4 @@ export function bytes(value) {
 export function shortKey(key) {
   const word = key.replace(/^ed25519:/, "");
   return `${word.slice(0, 6)}…${word.slice(-4)}`;
-}
-
-export function cut(name, most) {
-  const letters = [...name];
-  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : name;
 }

@@ -1,6 +1,5 @@
 // The page of a hub: who is logged in, what is shown, and the loop that keeps it up to date.
 
-import * as activity from "./activity.js";
 import * as api from "./api.js";
 import * as dialogs from "./dialogs.js";
 import { $, h, keyed, set, show, text } from "./dom.js";
@@ -8,7 +7,7 @@ import { clock, now, plural } from "./format.js";
 import * as members from "./members.js";
 import * as panels from "./panels.js";
 
-const EVERY = 3000; // milliseconds between two questions to the hub
+const EVERY = 5000; // milliseconds between two questions to the hub
 const SLOWEST = 15000; // the same while it does not answer
 const IMPORTANT = new Set(["joined", "left", "revoked", "removed", "updated", "released"]);
 
@@ -65,7 +64,6 @@ function stop() {
 function logInView(notice = "") {
   stop();
   shown = null;
-  api.forget();
   dialogs.close();
   show($("account"), false);
   show($("connection"), false);
@@ -124,9 +122,8 @@ async function refresh() {
     const found = name ? await api.overview(name, view) : await api.federations();
     if (mine !== asking) return;
     succeed();
-    if (!name) home(found);
-    else if (found) render(found);
-    else if (shown) render(shown); // relative times move on
+    if (name) render(found);
+    else home(found);
   } catch (problem) {
     if (mine !== asking) return;
     if (problem.status === 401) return logInView("Your session has ended. Log in again.");
@@ -175,25 +172,19 @@ function home(found) {
 }
 
 function render(found) {
-  const isNew = !shown || shown.federation.name !== found.federation.name;
-  if (isNew) {
-    activity.clear();
-  } else if (found !== shown) tell(found.feed, shown.feed);
+  if (shown && shown.federation.name === found.federation.name) tell(found.feed, shown.feed);
   shown = found;
   const isOperator = me.role === "operator";
   document.title = `${found.federation.name} – fedbo hub`;
   $("export").href = api.auditPath(found.federation.name);
   set($("export"), "download", `${found.federation.name}-audit.jsonl`);
   only("federation-view");
-  panels.header(found);
+  panels.header(found.federation);
   panels.figures(found.figures, found.releases !== null);
-  panels.health(found.health);
-  panels.progress(found.progress, found.federation.direction);
   panels.releases(found.releases);
   panels.feed(found.feed);
   if (isOperator) panels.invitations(found.invitations, (one) => dialogs.cancelInvitation(found.federation.name, one, refresh));
-  members.update(found.members, isOperator ? null : me.name, isOperator);
-  activity.update(found.activity);
+  members.update(found.members, view, isOperator ? null : me.name, isOperator);
 }
 
 /** Tell screen readers what matters of what is new. */
@@ -204,7 +195,6 @@ function tell(feed, before) {
 }
 
 function start() {
-  activity.start();
   dialogs.start();
   members.start(view, refresh, (row) => dialogs.manage(federation(), row, refresh));
   $("skip").addEventListener("click", (event) => {

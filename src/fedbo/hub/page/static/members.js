@@ -1,7 +1,7 @@
 // The table of members, of which the hub sends one page at a time.
 
 import { $, h, keyed, set, show, text } from "./dom.js";
-import { ago, bytes, count, date, iso, moment, score, shortKey } from "./format.js";
+import { ago, bytes, count, date, iso, moment, plural, score, shortKey } from "./format.js";
 
 const COLUMNS = [
   { id: "name", label: "Name", sort: "name" },
@@ -44,20 +44,20 @@ export function start(view, onChange, onManage) {
   $("later").addEventListener("click", turn(1));
 }
 
-export function update(members, me, isOperator) {
+export function update(members, view, me, isOperator) {
   set($("members"), "class", isOperator ? "members managed" : "members");
   for (const head of $("members-head").children)
     if (head.dataset.sort)
-      set(head, "aria-sort", head.dataset.sort === members.sort ? (members.sort === "seen" ? "descending" : "ascending") : false);
+      set(head, "aria-sort", head.dataset.sort === view.sort ? (view.sort === "seen" ? "descending" : "ascending") : false);
   keyed($("members-rows"), members.rows, (row) => row.name, create, (node, row) => fill(node, row, me));
   const isEmpty = members.rows.length === 0;
   show($("members"), !isEmpty);
   show($("members-empty"), isEmpty);
-  text($("members-empty"), members.search ? `No member has “${members.search}” in its name.` : "No members yet.");
-  show($("paging"), members.matching > members.limit || members.offset > 0);
-  const last = members.offset + members.rows.length;
-  text($("range"), isEmpty ? "" : `${count(members.offset + 1)}–${count(last)} of ${count(members.matching)}`);
-  $("earlier").disabled = members.offset === 0;
+  text($("members-empty"), view.search ? `No member has “${view.search}” in its name.` : "No members yet.");
+  show($("paging"), members.matching > view.limit || view.offset > 0);
+  const last = view.offset + members.rows.length;
+  text($("range"), isEmpty ? "" : `${count(view.offset + 1)}–${count(last)} of ${count(members.matching)}`);
+  $("earlier").disabled = view.offset === 0;
   $("later").disabled = last >= members.matching;
 }
 
@@ -101,9 +101,9 @@ function fill(node, row, me) {
   last.row = row;
 }
 
-function reported({ best, saved }) {
-  const parts = [];
+function reported({ trials, best, saved }) {
+  const parts = [plural(trials, "trial")];
   if (best !== null) parts.push(`best ${score(best)}`);
   if (saved !== null) parts.push(`${score(Math.round(saved))} saved`);
-  return parts.join(", ") || "shared";
+  return parts.join(", ");
 }

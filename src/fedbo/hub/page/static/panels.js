@@ -1,17 +1,13 @@
-// The smaller parts of a federation's view: figures, health, progress, invitations, events.
+// The smaller parts of a federation's view: figures, releases, invitations, events.
 
-import { $, h, keyed, set, show, svg, text } from "./dom.js";
+import { $, h, keyed, set, show, text } from "./dom.js";
 import { ago, bytes, count, date, iso, moment, plural, score } from "./format.js";
 
-const PILLS = { good: "Healthy", quiet: "Quiet", attention: "Needs attention", new: "New" };
-
-export function header({ federation, health }) {
+export function header(federation) {
   text($("name"), federation.name);
   text($("fingerprint"), federation.fingerprint);
   text($("created"), date(federation.created));
   set($("created"), "datetime", iso(federation.created));
-  text($("health-pill"), PILLS[health.state]);
-  set($("health-pill"), "class", `pill ${health.state}`);
 }
 
 export function figures(found, isPrivate) {
@@ -22,8 +18,8 @@ export function figures(found, isPrivate) {
       ? ["Contributions", count(found.messages), "shown to nobody"]
       : ["Messages", count(found.messages), "kept by the hub"],
     ["Size", bytes(found.bytes), isPrivate ? "of all contributions" : "of all messages"],
-    ["Last hour", count(found.hour), "published"],
-    ["Last day", count(found.day), "published"],
+    ["Seen today", count(found.seen), "members"],
+    ["New today", count(found.new), isPrivate ? "contributions" : "messages"],
   ];
   keyed(
     $("figures"), items, ([name]) => name,
@@ -32,64 +28,9 @@ export function figures(found, isPrivate) {
   );
 }
 
-export function health({ state, checks }) {
-  keyed(
-    $("health"), checks, (check) => check.name,
-    () => h("li", {}, sign(), h("span", { class: "check-name" }), h("span", { class: "check-value" })),
-    (node, check) => {
-      set(node, "class", check.is_good ? "good" : state === "quiet" ? "quiet" : "attention");
-      set(node.children[0], "aria-label", check.is_good ? "fine" : "look at this");
-      text(node.children[1], check.name);
-      text(node.children[2], check.text);
-    },
-  );
-}
-
-function sign() {
-  return svg(
-    "svg", { class: "sign", viewBox: "0 0 16 16", width: 16, height: 16, role: "img" },
-    svg("circle", { cx: 8, cy: 8, r: 7.5 }),
-    svg("path", { class: "tick", d: "M4.5 8.3 7 10.8l4.6-5.2" }),
-    svg("path", { class: "mark", d: "M8 4v5M8 11.4v.4" }),
-  );
-}
-
-export function progress({ rows, agents, saved, trials }, direction) {
-  const shared = `${plural(agents, "agent")} ${agents === 1 ? "shares" : "share"} progress: ${plural(trials, "trial")} so far.`;
-  const estimate = saved === null ? ""
-    : ` By ${agents === 1 ? "its own estimate" : "their own estimates"}, collaborating saved ${plural(Math.round(saved), "trial")}.`;
-  const about = agents
-    ? shared + estimate
-    : "No site shares its progress. It is off unless a site switches it on.";
-  text($("progress-about"), about);
-  const most = Math.max(1, ...rows.map((row) => row.trials + Math.max(0, row.saved ?? 0)));
-  keyed(
-    $("progress"), rows, (row) => row.sender,
-    () => {
-      const bar = svg("svg", { class: "meter", height: 8, "aria-hidden": "true" }, svg("rect", { class: "run" }), svg("rect", { class: "saved" }));
-      for (const rect of bar.children) set(rect, "height", 8);
-      return h("li", {}, h("span", { class: "progress-name" }), h("span", { class: "progress-best" }), bar, h("span", { class: "progress-note" }));
-    },
-    (node, row) => {
-      const [name, best, bar, note] = node.children;
-      const won = Math.max(0, row.saved ?? 0);
-      text(name, row.sender);
-      text(best, row.best === null ? "" : `best ${score(row.best)}`);
-      set(best, "title", direction === "minimize" ? "smaller is better" : "larger is better");
-      const share = (value) => `${((100 * value) / most).toFixed(2)}%`;
-      set(bar.children[0], "width", share(row.trials));
-      set(bar.children[1], "x", share(row.trials));
-      set(bar.children[1], "width", share(won));
-      text(note, `${plural(row.trials, "trial")}${row.saved === null ? "" : `, about ${count(Math.round(row.saved))} saved`}`);
-      set(note, "title", `Reported ${moment(row.changed)}`);
-    },
-  );
-}
-
 /** What a federation with a privacy plan shows in place of progress. */
 export function releases(found) {
   show($("releases-card"), found !== null);
-  show($("progress-card"), found === null);
   if (found === null) return;
   const made = found.releases.length;
   const when = made ? `, the last one ${ago(found.releases[made - 1].time)}` : "";
@@ -138,7 +79,7 @@ export function feed(events) {
       set(node.children[0], "datetime", iso(event.time));
       set(node.children[0], "title", moment(event.time));
       text(node.children[1], sentence(event));
-      set(node, "class", ["refused", "revoked", "removed"].includes(event.action) ? "notable" : false);
+      set(node, "class", ["revoked", "removed"].includes(event.action) ? "notable" : false);
     },
   );
 }
@@ -160,7 +101,6 @@ export function sentence({ actor, action, subject, detail }) {
     rotated: () => `${about || actor} got a new token`,
     rekeyed: () => `${about || actor} has a new key`,
     updated: () => `${actor} changed the list of members`,
-    refused: () => `Refused: ${actor}${about ? `, ${about}` : ""}${detail.problem ? ` (${String(detail.problem).replaceAll("-", " ")})` : ""}`,
     operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
     released: () => `${actor} made release ${detail.number} of ${plural(detail.members, "member")}`,
     reconciled: () => `${actor} recorded that ${plural(detail.releases, "release")} ${detail.releases === 1 ? "was" : "were"} made`,
