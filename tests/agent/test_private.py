@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from contracts.releases import contribution, private, released
 
-from fedbo import Agent, Federation, Float, Settings
+from fedbo import Agent, Federation, FileRefused, Float, Settings
 from fedbo.message import MessageRefused, Release
 from fedbo.privacy import Plan
 from fedbo.privacy.release import voted_points
@@ -162,18 +162,39 @@ def test_with_too_few_scores_it_says_nothing_about_them() -> None:
         assert other.message().cell == agreed.cell(np.array([0.9, 0.9]))
 
 
-def test_a_vote_that_changes_is_not_the_truth_for_sure() -> None:
-    """A study may find an older trial: then its two votes cost as much as those of two agents."""
-    changed, true = 0, 0
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((0.05, 1.0), (0.95, 1.0)), ((0.05, 0.5), (0.05, 1.0))],
+    ids=["another cell", "another epsilon"],
+)
+def test_a_vote_that_changes_is_not_the_truth_for_sure(
+    first: tuple[float, float], second: tuple[float, float]
+) -> None:
+    """Two votes of an agent are randomised independently, so that their costs add up."""
+    truth, changed, true = private().cell(np.array([second[0]])), 0, 0
     for seed in range(100):
-        agents = [Agent(private(), name="site-a", seed=seed, settings=LOCAL) for _ in range(2)]
-        points = [{"x": 0.05}, {"x": 0.95}]
-        for agent, point in zip(agents, points, strict=True):
-            agent.tell(point, 1.0)
-        votes = [agent.message().cell for agent in agents]
+        votes = []
+        for x, epsilon in (first, second):
+            settings = Settings(local_epsilon=epsilon)
+            agent = Agent(private(), name="site-a", seed=seed, settings=settings)
+            agent.tell({"x": x}, 1.0)
+            votes.append(agent.message().cell)
         changed += votes[0] != votes[1]
-        true += votes == [private().cell(np.array([point["x"]])) for point in points]
+        true += votes[0] != votes[1] == truth
     assert 0 < true < 0.6 * changed
+
+
+def test_a_saved_agent_gives_no_vote_with_another_epsilon(tmp_path: Path) -> None:
+    agent = taught(settings=LOCAL)
+    agent.save(tmp_path / "agent")
+    more = Settings(local_epsilon=4.0)
+    assert Agent.load(tmp_path / "agent", settings=more).settings == more  # it has not voted yet
+    vote = agent.message()
+    agent.save(tmp_path / "agent")
+    for settings in (more, Settings()):
+        with pytest.raises(FileRefused, match=r"a vote with local_epsilon = 2\.0"):
+            Agent.load(tmp_path / "agent", settings=settings)
+    assert Agent.load(tmp_path / "agent").message() == vote
 
 
 def test_votes_of_many_agents_are_randomised_as_they_should_be() -> None:

@@ -423,11 +423,14 @@ def test_a_contribution_does_not_undo_a_randomised_vote(tmp_path: Path) -> None:
         agent = Agent(OURS, name=name, settings=settings)
         agent.tell({"x": 0.3}, 1.0)
         assert ledger.publish(exchange, agent.message())
-    plain = Agent(OURS, name="site-a")
-    for x in (0.3, 0.4):
-        plain.tell({"x": x}, 1.0)
     again = Ledger(ledger.path)
-    with pytest.raises(ExchangeError, match="is not randomised, and earlier ones were"):
-        again.publish(exchange, plain.message())
-    with pytest.raises(ExchangeError, match="is not randomised, and earlier ones were"):
-        again.record(plain.message())
+    for settings, what in (
+        (Settings(), "it is not randomised"),
+        (Settings(local_epsilon=6.0), "it is randomised with ε = 6"),
+    ):
+        other = Agent(OURS, name="site-a", settings=settings)
+        for x in (0.3, 0.4):
+            other.tell({"x": x}, 1.0)
+        for use in (again.record, lambda message: again.publish(exchange, message)):
+            with pytest.raises(ExchangeError, match=f"{what}, and an earlier one was with ε = 4"):
+                use(other.message())

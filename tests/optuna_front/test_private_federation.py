@@ -116,6 +116,21 @@ def test_a_study_may_randomise_its_vote(tmp_path: Path) -> None:
     assert len({one.cell for one in sent}) == 1
 
 
+def test_a_study_votes_with_one_epsilon_only(tmp_path: Path) -> None:
+    """Two votes would cost more than the ledger of either says. It need not be said again."""
+    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/study.db")
+    for epsilon in (1.0, None):
+        settings = Settings(local_epsilon=epsilon)
+        study.sampler = FederatedSampler(OURS, tmp_path / "exchange", settings=settings, every=1)
+        go_on(study.sampler, study, 2)
+    sent = [entry.message() for entry in Ledger().read() if entry.action == "sent"]
+    assert [one.local_epsilon for one in sent] == [1.0] * 4
+    assert len({one.cell for one in sent}) == 1
+    study.sampler = FederatedSampler(OURS, tmp_path / "x", settings=Settings(local_epsilon=2.0))
+    with pytest.raises(ValueError, match="has a vote with local_epsilon = 1"):
+        study.optimize(objective, n_trials=1)
+
+
 def test_whoever_makes_releases_may_run_a_study_too(tmp_path: Path) -> None:
     """A release under the name of the study is no message of a namesake."""
     exchange = FolderExchange(tmp_path / "exchange")

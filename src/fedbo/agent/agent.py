@@ -188,6 +188,8 @@ class Agent:
 
         Its origin and t are those that `ask` returned there; ``"told"`` and None by default.
         """
+        if t is not None and t < 1:
+            raise ValueError(f"t is {t}, expected 1 or more, or None if no policy asked for it")
         return self._history.add(params, origin, t).copy()
 
     # Messages
@@ -363,6 +365,7 @@ class Agent:
             policy=savefile.writable_policy(self.policy),
             name=self.name,
             settings=self.settings if is_own else None,
+            local_epsilon=self.settings.local_epsilon if self.account.sent.messages else None,
             entropy=str(self._entropy),
             rng=json.dumps(self._rng.bit_generator.state),
             trials=self.trials,
@@ -410,6 +413,11 @@ class Agent:
         saved, federation = savefile.read(path)
         policy = saved.policy if policy is None else policy
         settings = saved.settings if settings is None else settings
+        if saved.local_epsilon not in (None, settings and settings.local_epsilon):
+            raise FileRefused(
+                f"{os.fspath(path)} has an agent that has handed out a vote with local_epsilon = "
+                f"{saved.local_epsilon}, and a second vote costs as much again: give it the same"
+            )
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(

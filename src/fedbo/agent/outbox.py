@@ -83,15 +83,16 @@ class Outbox:
         if epsilon is None:
             cell = federation.cell(self._best_point(y))
             return Message.of_contribution(shape(federation, belief.nu), cell, **header)
-        # The vote never changes: it depends on the first trials only, and on a secret. If a study
-        # finds an older trial after all, another cell gets other numbers: with the same ones, a
-        # vote that changes would be the truth both times.
+        # The vote never changes: it depends on the first trials only, and on a secret. Another cell
+        # (a study may find an older trial after all) or another ε gets other numbers: with the
+        # same ones, a vote that changes would tell the truth.
         first = federation.require_plan().least_trials
         own = None
         if len(y) >= first:  # not y itself: later scores may compress the first to one value
             own = federation.cell(self._best_point(self.history.y(self._numbers()[:first])))
         purpose = "no vote" if own is None else f"vote {own}"
-        source = Derived(repr(self.entropy).encode(), f"{purpose} {federation.fingerprint}")
+        purpose = f"{purpose} {epsilon!r} {federation.fingerprint}"
+        source = Derived(repr(self.entropy).encode(), purpose)
         cell = local_vote(own, len(federation.cells), epsilon, source=source)
         nothing = np.zeros(federation.shape_coordinates)
         return Message.of_contribution(nothing, cell, epsilon, **header)

@@ -107,7 +107,7 @@ class _Index:
         self.out: dict[tuple[str, str, str], dict[bytes, Entry]] = {}
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it, ever
         self.releases: dict[str, dict[bytes, str]] = {}  # contents, by federation
-        self.randomised: set[tuple[str, str]] = set()  # agents and federations with local privacy
+        self.randomised: dict[tuple[str, str], float] = {}  # local ε, by agent and federation
         self.damaged: set[int] = set()  # where lines begin that may have been releases
 
     def add(self, entry: Entry) -> None:
@@ -129,7 +129,8 @@ class _Index:
             with contextlib.suppress(ValueError):  # one that is damaged was not randomised
                 message = entry.message()
                 if isinstance(message, Message) and message.local_epsilon is not None:
-                    self.randomised.add((entry.agent, entry.federation))
+                    agent = entry.agent, entry.federation
+                    self.randomised.setdefault(agent, message.local_epsilon)
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
@@ -380,14 +381,15 @@ class Ledger:
                 f"{refusal}: {text}. Ask whoever makes the releases what happened, and agree on a "
                 "new federation"
             )
-        federation = str(Fingerprint(message.fingerprint))
-        if message.local_epsilon is None and (
-            (message.sender, federation) in self._index.randomised
-        ):
+        agent = message.sender, str(Fingerprint(message.fingerprint))
+        first = self._index.randomised.get(agent, message.local_epsilon)
+        if first != message.local_epsilon:
+            now = message.local_epsilon
+            what = "it is not randomised" if now is None else f"it is randomised with ε = {now:g}"
             raise ExchangeError(
-                f"{refusal}: it is not randomised, and earlier ones were, which protected it from "
-                "whoever makes the releases. Give the ε of local privacy again (--local-epsilon, "
-                "or Settings(local_epsilon=...)), or take part under another name"
+                f"{refusal}: {what}, and an earlier one was with ε = {first:g}: both together "
+                "would tell more. Give the same ε of local privacy (--local-epsilon, or "
+                "Settings(local_epsilon=...)), or take part under another name"
             )
 
     def _record(self, entry: Entry) -> bool:
