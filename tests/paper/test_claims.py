@@ -3,68 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from paper.made_runs import COLUMNS, Level, arm, nan, table
 
 from fedbo.table import Cell, Table
 from fedbo_paper.experiments.claims import CLAIMS, Finding, judge
-
-T = 4  # iterations
-COLUMNS = (
-    *("experiment", "preset", "method", "M", "N", "t_n", "d_n", "power", "every"),
-    *("target", "repeat", "seed", "iteration", "best", "simple_regret", "cumulative_regret"),
-    *("parameters_received", "seconds"),
-)
-Level = Callable[[int, int], float]  # of (target, repeat)
-
-nan = math.nan
-
-
-def arm(
-    method: str,
-    level: float | Level,
-    *,
-    experiment: str = "landmine",
-    preset: str = "paper",
-    M: int = 100,
-    N: int = 28,
-    t_n: int = 50,
-    d_n: float = nan,
-    power: float = nan,
-    every: int = 0,
-    parameters: float | None = None,
-    seconds: float = 0.01,
-    targets: int = 6,
-    repeats: int = 5,
-) -> list[tuple[Cell, ...]]:
-    """Rows of an arm whose runs have ``level`` at every iteration, as score and as regret."""
-    if method == "TS":
-        M = N = t_n = 0
-    squares = 0 if method in ("TS", "FTS") else M**2
-    length = M + squares + (method == "TAF") if parameters is None else parameters
-    known = experiment == "synthetic"
-    rows: list[tuple[Cell, ...]] = []
-    for target in range(targets):
-        for repeat in range(repeats):
-            value = float(level(target, repeat) if callable(level) else level)
-            label = (experiment, preset, method, M, N, t_n, d_n, power, every, target, repeat, 0)
-            for iteration in (0, 0, *range(1, T + 1)):
-                regret = (value, value * iteration) if known else (nan, nan)
-                received = N * length if iteration else 0.0
-                rows.append((*label, iteration, value, *regret, float(received), seconds))
-    return rows
 
 
 def noisy(centre: float, spread: float = 0.002, seed: int = 0) -> Level:
     """A level that differs from run to run; targets differ much more, but for all arms alike."""
     noise = np.random.default_rng(seed).standard_normal((50, 10))
     return lambda target, repeat: centre + 0.05 * target + spread * noise[target, repeat]
-
-
-def table(*arms: Iterable[tuple[Cell, ...]]) -> Table:
-    return Table.from_rows(COLUMNS, [row for rows in arms for row in rows])
 
 
 def found(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from paper.fake_runs import EXPERIMENTS, NONE, fake_runs
+from paper.made_runs import EXPERIMENTS, of_all, table
 
 from fedbo.table import Table
 from fedbo_paper.report.figures import FIGURES, Material, draw, paint
@@ -43,7 +43,7 @@ SHOWN_IN = {
 
 @pytest.fixture(scope="module")
 def runs() -> Table:
-    return fake_runs(repeats=2, iterations=8)
+    return of_all()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_with_everything_no_panel_is_missing_and_with_nothing_all(
     everything: Material, name: str
 ) -> None:
     assert all(panels(paint(name, everything)))
-    assert not any(panels(paint(name, Material(runs=NONE, published=PUBLISHED))))
+    assert not any(panels(paint(name, Material(runs=table(), published=PUBLISHED))))
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
