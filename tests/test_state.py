@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,24 +69,3 @@ def test_a_folder_that_others_can_write_to_is_reported_once(
         write()
     keyring()
     assert mode(tmp_path / "my state") == 0o777
-
-
-def test_what_killed_writers_left_is_removed() -> None:
-    folder = state_folder()
-    (folder / "keys").mkdir(parents=True)
-    left = [
-        ".known_keys.json.0123abcd",
-        ".identity.pem.0123abcd",
-        "..identity.pem.0123abcd.01234567",
-    ]
-    stays = [".releases.jsonl.0123abcd", ".identity.pem.orig", ".known_keys.json.0123abce"]
-    for name in left + stays:
-        (folder / name).touch()
-        then = time.time() - (0 if name.endswith("e") else 7200)
-        os.utime(folder / name, (then, then))
-    keyring()
-    assert sorted(os.listdir(folder)) == sorted([*stays, "keys", "known_keys.json"])
-    (folder / left[1]).touch()
-    os.utime(folder / left[1], (then := time.time() - 7200, then))
-    keys()
-    assert sorted(os.listdir(folder)) == sorted([*stays, "keys", "known_keys.json", "identity.pem"])

@@ -10,20 +10,17 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import secrets
 import stat
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from itertools import islice
+from typing import BinaryIO
 
 if sys.platform != "win32":
     import fcntl
 
-#: Entries of a folder that one `sweep` looks at: others may have put any number there.
-MOST_SWEPT = 10_000
 _DIGEST = 32
 _WAIT, _PAUSE = 2.0, 0.001  # seconds for a lock
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -31,8 +28,6 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
-_FIRST = 2**16  # bytes that are read before the rest, which may be much more
-_ABANDONED = 3600 * 10**9  # ns after which the writer of an unfinished file must be dead
 _NOT_ON_DISK = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -45,7 +40,6 @@ def write(
     data: bytes,
     mode: int | None = None,
     *,
-    at_least: int = 0,
     dir_fd: int | None = None,
 ) -> None:
     """Write a file completely or not at all: a reader sees the old one or the new one.
@@ -57,18 +51,29 @@ def write(
         path: Where the file is put.
         data: What is in it.
         mode: Its permissions; by default those of any new file of this user.
-        at_least: Permissions that are added to the default ones.
         dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
+    """
+    with replacing(path, mode, dir_fd=dir_fd) as (_, file):
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(
+    path: str | os.PathLike[str], mode: int | None = None, *, dir_fd: int | None = None
+) -> Iterator[tuple[str, BinaryIO]]:
+    """Open a new file, which takes the place of ``path`` at the end; yield its path and the file.
+
+    It is for what is too large for `write`. After an exception the new file is removed.
     """
     folder, name = os.path.split(os.fspath(path))
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
-    first_mode = 0o666 if mode is None else 0o600
-    fd = os.open(temporary, _CREATE | _NO_LINKS, first_mode, dir_fd=dir_fd)
+    fd = os.open(temporary, _CREATE | _NO_LINKS, 0o666 if mode is None else 0o600, dir_fd=dir_fd)
     try:
         with open(fd, "wb") as file:
-            if mode is not None or at_least:
-                _permit(fd, mode, at_least)
-            file.write(data)
+            if mode is not None and hasattr(os, "fchmod"):
+                with contextlib.suppress(OSError):  # some file systems have no permissions
+                    os.fchmod(fd, mode)
+            yield temporary, file
             file.flush()
             os.fsync(fd)
         os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
@@ -79,95 +84,28 @@ def write(
     sync(folder, dir_fd)
 
 
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], mode: int) -> Iterator[str]:
-    """Yield the path of a new, empty file that takes the place of ``path`` at the end.
-
-    It is for what is too large for `write`. After an exception the new file is removed.
-    """
-    folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}")
-    os.close(os.open(temporary, _CREATE | _NO_LINKS, mode))
-    try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    sync(folder)
-    sweep(path)
-
-
 def read(
-    path: str | os.PathLike[str],
-    most: int,
-    *,
-    start: bytes = b"",
-    empty: bool = False,
-    links: bool = True,
-    dir_fd: int | None = None,
+    path: str | os.PathLike[str], most: int, *, links: bool = True, dir_fd: int | None = None
 ) -> bytes:
     """Return the content of a regular file. Anything else, such as a pipe, is never waited for.
 
     Args:
         path: The file.
         most: The most bytes that it may have.
-        start: How the file should begin. If it begins otherwise, only as many bytes are returned.
-        empty: Whether the file may be empty; by default that is refused.
         links: Whether to follow a link (default).
         dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
 
     Raises:
-        FileRefused: If it is not a regular file, or is empty or too large.
+        FileRefused: If it is not a regular file, or is too large.
     """
     fd = os.open(path, _READ | (0 if links else _NO_LINKS), dir_fd=dir_fd)
-    try:
+    with open(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise FileRefused("it is not a regular file")
-        if (size := status.st_size) > most:
-            raise FileRefused(f"it has {size:,} bytes, expected at most {most:,}")
-        if not size and not empty:
-            raise FileRefused("it is empty; perhaps it was not copied completely")
-        data = os.read(fd, min(size, _FIRST))
-        if not data.startswith(start):
-            return data[: len(start)]
-        while len(data) < size and (piece := os.read(fd, size - len(data))):
-            data += piece
-        return data
-    finally:
-        os.close(fd)
-
-
-def sweep(
-    path: str | os.PathLike[str],
-    unfinished: re.Pattern[str] | None = None,
-    *,
-    dir_fd: int | None = None,
-) -> None:
-    """Remove unfinished files of writers that were killed at least an hour ago.
-
-    Of a folder with more than `MOST_SWEPT` entries, only so many are looked at.
-
-    Args:
-        path: A file that was just written there. Its time tells how old the others are.
-        unfinished: The names to remove; by default those that `write` gives to unfinished ``path``.
-        dir_fd: The folder in which ``path`` is, as an open descriptor; by default it is looked up.
-    """
-    folder, name = os.path.split(os.fspath(path))
-    if unfinished is None:
-        unfinished = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{8}}")
-    with contextlib.suppress(OSError):
-        oldest = os.stat(path, dir_fd=dir_fd, follow_symlinks=False).st_mtime_ns - _ABANDONED
-        with os.scandir((folder or ".") if dir_fd is None else dir_fd) as entries:
-            for entry in islice(entries, MOST_SWEPT):
-                if unfinished.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                    with contextlib.suppress(OSError):  # this user may not remove it
-                        if entry.stat(follow_symlinks=False).st_mtime_ns < oldest:
-                            os.unlink(os.path.join(folder, entry.name), dir_fd=dir_fd)
+        if status.st_size > most:
+            raise FileRefused(f"it has {status.st_size:,} bytes, expected at most {most:,}")
+        return file.read(status.st_size)
 
 
 def sync(folder: str, dir_fd: int | None = None) -> None:
@@ -213,20 +151,13 @@ def unseal(title: str, data: bytes, name: str) -> bytes:
     first = title.encode() + b"\n"
     if not data.startswith(first):
         raise FileRefused(
-            f"{name} does not hold a {title!r}: it was written by another program, or by another "
-            "version of fedbo"
+            f"{name} does not hold a {title!r}: it is empty, or was written by another program or "
+            "another version of fedbo"
         )
     digest, payload = data[len(first) :][:_DIGEST], data[len(first) + _DIGEST :]
     if hashlib.sha256(payload).digest() != digest:
         raise FileRefused(f"{name} is damaged or cut short: its digest does not match; use a copy")
     return payload
-
-
-def _permit(fd: int, mode: int | None, at_least: int) -> None:
-    if hasattr(os, "fchmod"):
-        with contextlib.suppress(OSError):  # some file systems have no permissions
-            default = stat.S_IMODE(os.fstat(fd).st_mode)
-            os.fchmod(fd, (default if mode is None else mode) | at_least)
 
 
 class Lock:

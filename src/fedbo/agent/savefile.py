@@ -80,7 +80,6 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     Only its user can read it: it has all trials, and the source of the noise in messages.
     """
     files.write(path, files.seal(_TITLE, msgspec.msgpack.encode(saved)), 0o600)
-    files.sweep(path)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Saved, Federation]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Literal
 from urllib.parse import quote
 
@@ -12,7 +11,6 @@ from fedbo.exchange.tree import OpenFolder
 from fedbo.message import Heard, Withdrawal, read
 
 SUFFIX = ".fedbo"
-UNFINISHED = re.compile(rf"\..+\{SUFFIX}\.[0-9a-f]{{8}}")  # as `files.write` names it
 _TITLE = "fedbo message 1"
 _ENDINGS = {"message": "", "withdrawal": "-withdrawn", "release": "-release"}
 
@@ -50,5 +48,5 @@ def load(folder: OpenFolder, name: str, most: int) -> Heard | Withdrawal:
 
     Nothing of its content is in the error unless it is sealed as a message.
     """
-    data = folder.read(name, most, start=_TITLE.encode())
+    data = folder.read(name, most)
     return read(files.unseal(_TITLE, data, "it"))

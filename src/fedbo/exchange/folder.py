@@ -44,7 +44,7 @@ from fedbo.exchange.choice import (
     withdrawal_of,
 )
 from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failed
-from fedbo.exchange.file import SUFFIX, UNFINISHED, file_name, load, name_of, seal
+from fedbo.exchange.file import SUFFIX, file_name, load, name_of, seal
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused, Lock
@@ -148,15 +148,13 @@ class FolderExchange(OpenExchange):
             try:
                 with OpenFolder(self.folder) as root:
                     fingerprint = str(Fingerprint(message.fingerprint))
-                    with root.subfolder(fingerprint, create=True) as home:
-                        with home.alone():
-                            if message in Outlawed(_withdrawals(home, origin(message))):
-                                return False
-                            most = max(RELEASE, len(data) + most_bytes(0))
-                            before = _stored(home, type(message), origin(message), most)
-                            if is_new := replaces(message, before):
-                                home.write(name, data)
-                        home.sweep(name, UNFINISHED)
+                    with root.subfolder(fingerprint, create=True) as home, home.alone():
+                        if message in Outlawed(_withdrawals(home, origin(message))):
+                            return False
+                        most = max(RELEASE, len(data) + most_bytes(0))
+                        before = _stored(home, type(message), origin(message), most)
+                        if is_new := replaces(message, before):
+                            home.write(name, data)
             except OSError as error:
                 raise failed(what, error) from error
         return is_new or (before is not None and before.encode() == message.encode())

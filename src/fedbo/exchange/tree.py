@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -84,23 +83,19 @@ class OpenFolder:
         """Return the status of a file, or of the link itself."""
         return os.stat(self._at(name), dir_fd=self.fd, follow_symlinks=False)
 
-    def read(self, name: str, most: int, start: bytes = b"") -> bytes:
+    def read(self, name: str, most: int) -> bytes:
         """Return the content of a regular file; see `files.read`."""
         if self.fd is None and self._is_link(name):
             raise OSError(errno.ELOOP, "it is a link", name)
-        return files.read(self._at(name), most, start=start, links=False, dir_fd=self.fd)
+        return files.read(self._at(name), most, links=False, dir_fd=self.fd)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file that everybody who may read the folder may read, whatever the umask is."""
-        files.write(self._at(name), data, at_least=self._mode() & 0o044, dir_fd=self.fd)
+        files.write(self._at(name), data, 0o600 | self._mode() & 0o044, dir_fd=self.fd)
 
     def unlink(self, name: str) -> None:
         """Remove a file, or the link itself."""
         os.unlink(self._at(name), dir_fd=self.fd)
-
-    def sweep(self, name: str, unfinished: re.Pattern[str]) -> None:
-        """Remove what dead writers left; see `files.sweep`."""
-        files.sweep(self._at(name), unfinished, dir_fd=self.fd)
 
     def alone(self) -> AbstractContextManager[bool]:
         """Lock the folder against other processes and threads; see `fedbo.files.alone`."""

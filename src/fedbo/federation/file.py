@@ -51,7 +51,7 @@ def dumps(settings: Mapping[str, Any], space: Space) -> str:
 
 def read(path: str | os.PathLike[str]) -> str:
     """Return the text of a regular file in UTF-8; a ValueError if it is too large."""
-    return files.read(path, LARGEST_FILE, empty=True).decode()
+    return files.read(path, LARGEST_FILE).decode()
 
 
 def loads(text: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def split(addresses: str) -> list[str]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(files.read(file, _LARGEST, empty=True).decode())
+        return tomllib.loads(files.read(file, _LARGEST).decode())
     except OSError as error:
         raise ValueError(
             f"the settings {file} cannot be read ({error.strerror}): give a TOML file"

@@ -24,7 +24,7 @@ import msgspec
 from fedbo import files
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
-from fedbo.identity.keys import UNFINISHED, KeyPair, KeyRefused, S, own_keys, verify
+from fedbo.identity.keys import KeyPair, KeyRefused, S, own_keys, verify
 from fedbo.message.signed import MessageRefused, Signed, key_text, member, parse_key
 from fedbo.state import StateMissing, make_folder, state_folder
 
@@ -369,7 +369,6 @@ class Keyring:
     def _write(self) -> None:
         if self.path is not None:
             files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
-            files.sweep(self.path, UNFINISHED)
             self._version = None
 
 

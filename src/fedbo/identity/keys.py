@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import secrets
 from functools import lru_cache
 from pathlib import Path
@@ -32,10 +31,6 @@ S = TypeVar("S", bound=Signed)
 
 NAME = "identity.pem"
 IMPORTED = "keys"
-#: What a writer that was killed leaves in the state folder.
-UNFINISHED = re.compile(
-    r"\.{1,2}(known_keys\.json|identity\.pem|[0-9a-f]{64}\.pem)(\.[0-9a-f]{8}){1,2}"
-)
 _LARGEST = 10_000  # bytes of a key file
 _REMEMBERED = 100_000  # valid signatures that are not checked again
 
@@ -271,4 +266,3 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
                 files.write(path, pem, 0o600)
         finally:
             complete.unlink()
-    files.sweep(path, UNFINISHED)

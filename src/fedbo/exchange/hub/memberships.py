@@ -27,7 +27,6 @@ from fedbo.state import StateMissing, make_folder, state_folder
 
 FILE_NAME = "hubs.json"
 _LARGEST = 2**22  # bytes of the file
-_UNFINISHED = re.compile(r"\.hubs\.json\.[0-9a-f]{8}")
 _TOKEN = re.compile(r"fedbo-m-[A-Za-z0-9_-]{43}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _INVITATION = re.compile(rf"({_NAME.pattern})\.([0-9a-f]{{32}})\.([A-Za-z0-9_-]{{32,64}})")
@@ -293,7 +292,6 @@ class Memberships:
             data = msgspec.json.format(msgspec.json.encode(_File(memberships=rows)))
             try:
                 files.write(self.path, data, 0o600)
-                files.sweep(self.path, _UNFINISHED)
             except OSError as error:
                 raise failed(f"the memberships in {self.path} were not changed", error) from error
 

@@ -54,7 +54,7 @@ def backup(engine: Engine, path: str | os.PathLike[str]) -> int:
     if os.path.lexists(file) and not _is_whole(file):  # it may be the database itself
         raise HubError(f"{file} exists and is not a backup: give the backup another name")
     try:
-        with files.replacing(file, 0o600) as unfinished:
+        with files.replacing(file, 0o600) as (unfinished, _):
             with _file(unfinished, "rw") as copy, _snapshot(engine) as source, copy.begin():
                 schema.metadata.create_all(copy)
                 rows = _copy(source, copy)
