@@ -14,8 +14,8 @@ from fedbo.message import MessageRefused, Release, read
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
 
 
-def agent(i, federation=FEDERATION, trials=6, **options):
-    site = fedbo.Agent(federation, name=f"site-{i:02}", seed=i, **options)
+def agent(i, federation=FEDERATION, trials=6, part="", **options):
+    site = fedbo.Agent(federation, name=f"site-{i:02}{part}", seed=i, **options)
     for _ in range(trials):
         trial = site.ask()
         site.tell(trial, -abs(trial.params["x"] - (i % 10) / 10) - abs(trial.params["y"] - 0.5))
@@ -76,6 +76,17 @@ def test_hostile_messages_are_refused_and_change_nothing(tmp_path, messages):
         with pytest.raises(MessageRefused, match=why):
             mailbox.put(node, data, present=[1, 2])
     assert senders(mailbox) == ["site-01"]
+
+
+def test_a_name_within_the_name_of_another_node_displaces_nothing(tmp_path):
+    private = fedbo.Federation(FEDERATION.space, privacy=PLAN)
+    mailbox = Mailbox(tmp_path, private)
+    for node in range(5):
+        mailbox.put(node, agent(node, private).message().encode())
+    inside = agent(1, private, trials=20, part="/x").message().encode()
+    with pytest.raises(MessageRefused, match="'site-01/x' is a name within that of a member"):
+        mailbox.put(9, inside, present=[9])
+    assert mailbox.release().trials == 5 * 6
 
 
 def test_a_site_that_lost_its_trials_starts_anew(tmp_path, messages, caplog):

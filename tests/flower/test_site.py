@@ -132,6 +132,12 @@ def test_one_bad_message_does_not_silence_the_others(tmp_path, caplog):
     assert caplog.text.count("site-a ignores a message") == 2
 
 
+def test_what_is_larger_than_a_message_is_not_unpacked(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("fedbo.flower.wire.read", lambda data: pytest.fail("it was unpacked"))
+    make(tmp_path).work([bytes(10**7)], 1, score)
+    assert "site-a ignores a message: it has 10,000,000 bytes, expected up to" in caplog.text
+
+
 def test_the_first_trial_is_a_tip_of_peers(tmp_path):
     site = make(tmp_path)
     site.work([peer_message("site-b")], 1, score)

@@ -98,8 +98,7 @@ def _site(
     seed: int | None,
 ) -> Site:
     """Return the site of a node."""
-    epsilon = _local_epsilon.get()
-    if epsilon is not None:
+    if (epsilon := _local_epsilon.get()) is not None:
         settings = msgspec.structs.replace(settings or Settings(), local_epsilon=epsilon)
     name, partition = node_name(context.node_config), context.node_config.get("partition-id")
     if seed is not None:
@@ -109,8 +108,7 @@ def _site(
                 "ask the same queries: leave out the seed, which is for simulations"
             )
         seed += partition
-    folder = site_folder(federation, name, context)
-    return Site(folder, name, federation, policy=policy, settings=settings, seed=seed)
+    return Site(site_folder(federation, name, context), name, federation, policy, settings, seed)
 
 
 def node_name(node_config: Mapping[str, Any]) -> str:
@@ -157,7 +155,8 @@ def local_votes(epsilon: float) -> Mod:
             raise NothingSent("the node failed; its own log says why") from None
         finally:
             _local_epsilon.reset(before)
-        if answer.message and not _is_vote(FedboMessage.decode(answer.message), epsilon):
+        sent = FedboMessage.decode(answer.message) if answer.message else None
+        if sent is not None and (not 0.0 < (sent.local_epsilon or 0.0) <= epsilon or sent.y.any()):
             raise NothingSent(
                 f"nothing was sent: the answer is not a vote with local ε = {epsilon}; use the "
                 "ClientApp of fedbo.flower.client_app"
@@ -165,9 +164,3 @@ def local_votes(epsilon: float) -> Mod:
         return Message(wire.packed(answer), reply_to=message)
 
     return mod
-
-
-def _is_vote(handed_out: FedboMessage, epsilon: float) -> bool:
-    """Tell whether this is a vote that was randomised with this ε, and nothing else."""
-    spent = handed_out.local_epsilon
-    return spent is not None and spent <= epsilon and not handed_out.y.any()

@@ -1,18 +1,7 @@
 """Where the server and the sites of a fleet keep what must outlive a run.
 
-============  ==========================================================================
-whose folder  where it is
-============  ==========================================================================
-a site's      ``<folder>/<federation>`` if its node config has a ``folder``; else
-              ``<folder>/<federation>/sites`` if the run config has one; else
-              ``flower/<federation>/sites`` in the user's state folder. Each site has a
-              folder of its own in it.
-the server's  ``<folder>/<federation>/server`` if the run config has a ``folder``; else
-              ``flower/<federation>/server`` in the user's state folder
-============  ==========================================================================
-
-``<federation>`` is the fingerprint, so that several federations can use one folder. Paths are
-absolute: Flower starts apps in folders of its own.
+The folder is named in the config of a node or a run, by an absolute path: Flower starts apps in
+folders of its own. The fingerprint is a part of each path, so that federations can share a folder.
 """
 
 from __future__ import annotations
@@ -27,8 +16,6 @@ from fedbo.exchange.file import file_name
 from fedbo.federation.federation import Federation
 from fedbo.state import state_folder
 
-FOLDER = "folder"  # in the configurations of a node and of a run
-
 
 def site_folder(federation: Federation, name: str, context: Context) -> Path:
     """Return the folder of the site with this name, from Flower's context of its node."""
@@ -38,11 +25,6 @@ def site_folder(federation: Federation, name: str, context: Context) -> Path:
     return sites / Path(file_name(name, b"")).stem
 
 
-def server_folder(federation: Federation, context: Context) -> Path:
-    """Return the folder of the server, from Flower's context of the ServerApp."""
-    return run_folder(federation, context) / "server"
-
-
 def run_folder(federation: Federation, context: Context) -> Path:
     """Return the folder of a federation, in which all others are, unless a node has its own."""
     folder = _configured("run config", context.run_config)
@@ -50,7 +32,7 @@ def run_folder(federation: Federation, context: Context) -> Path:
 
 
 def _configured(whose: str, config: Mapping[str, Any]) -> Path | None:
-    if not (text := config.get(FOLDER)):
+    if not (text := config.get("folder")):
         return None
     path = Path(str(text)).expanduser()
     if not path.is_absolute():

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedbo.exchange import FolderExchange, Ledger
-from fedbo.exchange.choice import most_in
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
+from fedbo.flower import wire
 from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
@@ -60,21 +60,17 @@ class Mailbox:
         self._keyring = Keyring()  # it needs to know nobody: see `put`
         self._exchange = FolderExchange(folder / "messages", self._keyring)
         self._ledger = Ledger(folder / "ledger.jsonl")
-        self._names: dict[int, str] = {}  # of nodes, in this run
-        self._held = {message.sender: message for message in self._kept()}
-
-    def _kept(self) -> list[Message]:
-        if self.federation.privacy is not None:
-            return self._exchange.contributions(self.federation)
-        return [m for m in self._exchange.fetch(self.federation) if isinstance(m, Message)]
+        self._nodes: dict[str, int] = {}  # whose name it is, in this run
+        kept = self._exchange.fetch if plan is None else self._exchange.contributions
+        self._held = {m.sender: m for m in kept(federation) if isinstance(m, Message)}
 
     def __len__(self) -> int:
         return len(self._held)
 
     def name(self, node: int) -> str:
         """Return what to call a node in a log: its id, and its name once it has answered."""
-        name = self._names.get(node)
-        return f"node {node}" if name is None else f"{name} (node {node})"
+        names = [name for name, owner in self._nodes.items() if owner == node]
+        return f"{names[0]} (node {node})" if names else f"node {node}"
 
     def put(self, node: int, data: bytes, present: Sequence[int] = ()) -> str:
         """Keep a node's message in place of its earlier one; return its sender.
@@ -91,20 +87,24 @@ class Mailbox:
             MessageRefused: If the message is damaged, does not fit the federation, or does not come
                 from the sender that it names.
         """
-        if len(data) > (most := most_in(self.federation)):
-            raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
-        message = Message.decode(data)
+        message = wire.opened(self.federation, data)
+        if not isinstance(message, Message):
+            raise MessageRefused("it is a release, expected the message of an agent")
         self.federation.check(message)
         if message.key and not self.federation.members:
             raise MessageRefused(
                 "it is signed, but the federation lists no members, so that anybody could claim a "
                 "name for ever: list all keys in the federation file, or send it unsigned"
             )
+        if "/" in message.sender and not self.federation.members:
+            raise MessageRefused(
+                f"{message.sender!r} is a name within that of a member, which only its key could "
+                "prove: list all keys in the federation file, or choose a name without '/'"
+            )
         self._keyring.check(self.federation, [message])
         self._check_name(node, message.sender, present)
         self._store(message)
-        self._names = {n: name for n, name in self._names.items() if name != message.sender}
-        self._names[node] = message.sender
+        self._nodes[message.sender] = node
         return message.sender
 
     def _store(self, message: Message) -> None:
@@ -119,13 +119,12 @@ class Mailbox:
         self._held[message.sender] = message  # the latest comes last
 
     def _check_name(self, node: int, sender: str, present: Sequence[int]) -> None:
-        own = self._names.get(node)
-        if own is not None and own != sender:
-            raise MessageRefused(f"node {node} is {own!r}, and now calls itself {sender!r}")
-        for other, name in self._names.items():
-            if name == sender and other != node and other in present:
+        for name, owner in self._nodes.items():
+            if owner == node and name != sender:
+                raise MessageRefused(f"node {node} is {name!r}, and now calls itself {sender!r}")
+            if name == sender and owner != node and owner in present:
                 raise MessageRefused(
-                    f"node {node} calls itself {sender!r}, which is the name of node {other}: give "
+                    f"node {node} calls itself {sender!r}, which is the name of node {owner}: give "
                     "each node its own name"
                 )
 
@@ -135,20 +134,17 @@ class Mailbox:
         A release that was recorded, and not published because the server was killed, is published
         first.
         """
-        holdings = self._exchange.holdings()
-        published = {h.message: h.when for h in holdings if isinstance(h.message, Release)}
-        made = self._ledger.releases(self.federation)
+        holdings, made = self._exchange.holdings(), self._ledger.releases(self.federation)
+        published = {h.message: h.when or 0.0 for h in holdings if isinstance(h.message, Release)}
         if not made or made[-1] in published:
-            times = [when for when in published.values() if when is not None]
-            last = max(times, default=self._start.stat().st_mtime)
-            recent = [
+            last = max(published.values(), default=0.0)
+            new = [
                 holding.message
                 for holding in holdings
-                if isinstance(holding.message, Message)
-                and holding.when is not None
-                and (holding.when > last or not times)
+                if isinstance(holding.message, Message) and (holding.when or 0.0) > last
             ]
-            if not is_due(self.federation, recent, last=last, now=time.time()):
+            last = last or self._start.stat().st_mtime
+            if not is_due(self.federation, new, last=last, now=time.time()):
                 return None
         try:
             return make_release(self._exchange, self.federation, self._ledger, self._keys)[0]

@@ -25,7 +25,7 @@ from msgspec import Meta
 from fedbo.exchange import ExchangeError
 from fedbo.federation.federation import Federation
 from fedbo.flower import wire
-from fedbo.flower.folders import server_folder
+from fedbo.flower.folders import run_folder
 from fedbo.flower.mailbox import Mailbox
 from fedbo.flower.wire import log
 from fedbo.message import MessageRefused
@@ -79,7 +79,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             RuntimeError: If there are too few nodes, or if none answered in any round.
         """
         wanted = self.with_config(context.run_config)
-        folder = server_folder(self.federation, context)
+        folder = run_folder(self.federation, context) / "server"
         mailbox = Mailbox(folder, self.federation)
         log.info("the server starts with %d messages from %s", len(mailbox), folder)
         return _Run(wanted, grid, mailbox).run()

@@ -1,14 +1,7 @@
 """What the server and the sites of a fleet say to each other in Flower's messages.
 
-========  ===========================================================================
-record    fields
-========  ===========================================================================
-fedbo     from the server: ``round``, ``trials`` (to run), ``heard`` (a list of
-          messages, or one private release, as bytes), ``patience`` (seconds)
-fedbo     from a site: ``message`` (bytes; empty if it has no score yet)
-========  ===========================================================================
-
-Nothing else travels: no score, no params. All of it is checked where it enters.
+One record, ``fedbo``, has the fields of an `Instruction` or an `Answer`. Nothing else travels: no
+score, no params. All of it is checked where it enters.
 """
 
 from __future__ import annotations
@@ -22,7 +15,9 @@ import msgspec
 from flwr.app import ConfigRecord, RecordDict
 from msgspec import Meta
 
-from fedbo.exchange.choice import LARGEST
+from fedbo.exchange.choice import LARGEST, most_in
+from fedbo.federation.federation import Federation
+from fedbo.message import Heard, MessageRefused, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
@@ -46,7 +41,7 @@ class Refused(ValueError):
 
 
 class Instruction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site is asked to do in a round."""
+    """What a site is asked to do in a round: so many trials, after it has heard these messages."""
 
     round: int
     trials: Annotated[int, Meta(ge=0, le=MOST_TRIALS)]
@@ -79,3 +74,12 @@ def unpacked(content: RecordDict, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         text = printable(shortened(str(error), _LONGEST))
         raise Refused(f"the record {RECORD!r} is wrong: {text}") from None
+
+
+def opened(federation: Federation, data: bytes) -> Heard:
+    """Unpack a message or release that is no larger than one of this federation can be."""
+    if len(data) > (most := most_in(federation)):
+        raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
+    if isinstance(content := read(data), Withdrawal):
+        raise MessageRefused("it is a withdrawal, expected a message or a release")
+    return content
