@@ -18,7 +18,7 @@ y           shape of the mean: what is contributed to a private release         
 
 A *compact* message has a rounded mean of the k leading coordinates of the weights, counts, from
 which a receiver computes their covariance (`fedbo.model.summary`), and a *tip*, the point that its
-sender recommends, in some 60 bytes. Its M is k. A *contribution* has a vote and the shape y. It is
+sender recommends. Its M is k. A *contribution* has a vote and the shape y. It is
 for the party that makes private releases, and for nobody else (`fedbo.privacy.contribution`).
 
 On the wire, a message is one MessagePack array with its numbers in little-endian float32:
