@@ -79,16 +79,11 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 class Proxy:
-    """A proxy that passes encrypted connections on (CONNECT), and sees nothing of what is said.
+    """A proxy that passes encrypted connections on (CONNECT), and sees nothing of what is said."""
 
-    Args:
-        refuses: Whether it refuses them all instead.
-    """
-
-    def __init__(self, *, refuses: bool = False) -> None:
+    def __init__(self) -> None:
         self.asked: list[bytes] = []
         self.passed = b""  # what clients have sent through it
-        self._refuses = refuses
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._server.getsockname()[1]}"
 
@@ -113,9 +108,6 @@ class Proxy:
             while b"\r\n\r\n" not in head:
                 head += client.recv(4096)
             self.asked.append(head.partition(b"\r\n")[0])
-            if self._refuses:
-                client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-                return
             host, _, port = head.split()[1].decode().rpartition(":")
             with socket.create_connection((host, int(port))) as server:
                 client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")

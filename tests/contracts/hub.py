@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from sqlalchemy.engine import make_url
 
 import fedbo
 from contracts.exchange import KNOWN
+from contracts.hub_rows import Desk
 from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError, Holding
 from fedbo.exchange.hub.exchange import HubExchange
@@ -40,7 +41,7 @@ SOURCE = str(Path(fedbo.__file__).parents[1])
 PATIENCE = 120.0  # seconds for anything on a busy machine
 
 
-class HubProcess:
+class HubProcess(Desk):
     """A hub that runs as a process of its own, at a free port of this machine.
 
     Args:
@@ -104,7 +105,7 @@ class HubProcess:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Engine:  # type: ignore[override]
         """The database, as ``fedbo hub create`` and others use it."""
         return _engine(self.db, os.getpid())
 
@@ -318,6 +319,7 @@ def new_postgresql(server: str) -> Iterator[str]:
         try:
             yield db
         finally:
-            _engine(db, os.getpid()).dispose()
+            with suppress(store.HubError):
+                _engine(db, os.getpid()).dispose()
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     connection.engine.dispose()

@@ -1,4 +1,4 @@
-"""Rows for the tests of a hub's database: messages, and something in each table."""
+"""What tests put into a hub's database: federations, members, messages, something in each table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,43 @@ from fedbo.hub import store
 from fedbo.hub.names import COMMAND_LINE as ACTOR
 from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
+from fedbo.message import Withdrawal
 
-AGREED = Federation({"x": Float(0, 1)}, features=20, kind="weights")
+GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}
+AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, **GIVEN)
+
+
+class Desk:
+    """Whoever runs a hub, at its database."""
+
+    engine: Engine
+
+    def operator(self, name: str = "ann") -> str:
+        """Add an operator; return the token."""
+        with store.begin(self.engine) as connection:
+            return store.new_operator(connection, name, actor=ACTOR)
+
+    def federation(self, name: str = "liver", agreed: Federation = AGREED) -> str:
+        """Create a federation; return the secret of an invitation to it."""
+        with store.begin(self.engine) as connection:
+            store.create_federation(connection, name, agreed, actor=ACTOR)
+        return self.invite(name)
+
+    def invite(self, name: str = "liver") -> str:
+        """Return the secret of a new invitation."""
+        with store.begin(self.engine) as connection:
+            invited = store.invite(connection, name, uses=1000, actor=ACTOR)
+        return Invitation.parse(invited.invitation).secret
+
+    def enrol(self, secret: str, name: str, keys: KeyPair | None = None) -> str:
+        """Enrol a member; return its token."""
+        with store.begin(self.engine) as connection:
+            key = None if keys is None else keys.public
+            return store.enrol(connection, secret, name, key).token
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows of all tables."""
+        return all_rows(self.engine)
 
 
 class Filled(NamedTuple):
@@ -42,38 +77,52 @@ def caller(connection: Connection, token: str) -> store.Caller:
     return known
 
 
-def publish(
-    connection: Connection,
-    own: store.Caller,
+def message(
     sender: str,
+    sequence: int = 1,
+    *,
+    agreed: Federation = AGREED,
     keys: KeyPair | None = None,
-    progress: Progress | None = None,
     **header: Any,
 ) -> Message:
-    """Publish a message as a member, without a request."""
-    given = {"sender": sender, "sequence": 1, "t_n": 7, **header}
-    omega = np.random.default_rng(given["sequence"]).standard_normal(AGREED.features)
-    message = Message.of_weights(omega, fingerprint=AGREED.fingerprint, **given)
-    message = message if keys is None else keys.sign(message)
-    store.publish(connection, own, message, message.encode(), progress)
-    return message
+    """Return a message of an agent."""
+    omega = np.random.default_rng(sequence).standard_normal(agreed.features)
+    given = {"fingerprint": agreed.fingerprint, "sequence": sequence, "t_n": 3, **header}
+    made = Message.of_weights(omega, sender=sender, **given)
+    return made if keys is None else keys.sign(made)
+
+
+def withdrawal(sender: str, sequence: int, keys: KeyPair) -> Withdrawal:
+    """Return a signed withdrawal."""
+    made = Withdrawal(fingerprint=AGREED.fingerprint, sender=sender, sequence=sequence)
+    return keys.sign(made)
+
+
+def publish(
+    connection: Connection,
+    token: str,
+    content: Message | Withdrawal,
+    progress: Progress | None = None,
+) -> bool:
+    """Publish as a member, without a request."""
+    own = caller(connection, token)
+    return store.publish(connection, own, content, content.encode(), progress)
 
 
 def fill(engine: Engine) -> Filled:
     """Put something into every table."""
-    keys = KeyPair.generate()
-    with store.begin(engine) as connection:
-        store.create_federation(connection, "liver", AGREED, actor=ACTOR)
-        secret = Invitation.parse(store.invite(connection, "liver", actor=ACTOR).invitation).secret
-        tokens = {}
-        for name, pair in (("clinic", keys), ("Zürich 2", None), ("left", None)):
-            key = None if pair is None else pair.public
-            tokens[name] = store.enrol(connection, secret, name, key).token
-            own = caller(connection, tokens[name])
+    keys, desk = KeyPair.generate(), Desk()
+    desk.engine = engine
+    secret, tokens = desk.federation(), {}
+    for name, pair in (("clinic", keys), ("Zürich 2", None), ("left", None)):
+        tokens[name] = desk.enrol(secret, name, pair)
+        with store.begin(engine) as connection:
             for sender in (name, f"{name}/a"):
-                publish(connection, own, sender, pair, Progress(9, best=0.1))
+                sent = message(sender, t_n=7, keys=pair)
+                publish(connection, tokens[name], sent, Progress(9, best=0.1))
+    tokens["anna"] = desk.operator("anna")
+    with store.begin(engine) as connection:
         store.leave(connection, caller(connection, tokens["left"]))
-        tokens["anna"] = store.new_operator(connection, "anna", actor=ACTOR)
         place = store.find_federation(connection, "liver")
         (cursor,) = store.take_cursors(connection, place.id)
         counts = {"sequence": 1, "members": 2, "trials": 14, "cursor": cursor}

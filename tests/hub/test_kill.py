@@ -1,4 +1,4 @@
-"""A hub may be killed at any moment: what was acknowledged is there, and nothing else is heard."""
+"""A hub may be stopped or killed at any moment: what was acknowledged is there."""
 
 from __future__ import annotations
 
@@ -65,6 +65,22 @@ class Sites:
                     self.acknowledged[name] = sequence
                     sequence += 1
             time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("workers", "kind"), [(1, "sqlite"), (2, "postgresql")])
+def test_a_graceful_stop_under_load_loses_nothing(
+    workers: int, kind: str, new_database: Callable[[str], str]
+) -> None:
+    with HubProcess(new_database(kind), workers=workers) as hub:
+        _, _, tokens = settle(hub, MEMBERS)
+        with Sites(hub, tokens) as sites:
+            hub.wait_for(lambda: min(sites.acknowledged.values()))
+            assert hub.stop() == 0
+        _check(_stored(hub), sites.acknowledged)
+        assert sites.faults == []
+        events = [line["event"] for line in hub.events() if line["event"] != "request"]
+        assert sorted(events) == ["started"] * workers + ["stopped"] * workers
+        assert not any(line.get("status") == 500 for line in hub.events())
 
 
 @pytest.mark.slow

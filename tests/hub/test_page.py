@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 import pytest
-from hub.world import AGREED, HERE, World, message
+from contracts.hub_rows import AGREED, message
+from hub.world import HERE, World
 from sqlalchemy import update
 
 from fedbo.exchange.hub.wire import Progress

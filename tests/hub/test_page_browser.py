@@ -13,7 +13,8 @@ import httpx
 import msgspec
 import pytest
 from contracts.hub import HubProcess
-from hub.world import ACTOR, AGREED, BINARY, contribution, message, private_federation
+from contracts.hub_rows import ACTOR, AGREED, message
+from hub.world import BINARY, contribution, private_federation
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from fedbo.exchange.hub.memberships import Invitation
@@ -47,8 +48,6 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
     with HubProcess(f"sqlite:///{tmp_path_factory.mktemp('hub')}/hub.db") as hub:
-        with store.begin(hub.engine) as connection:
-            hub.operator = store.new_operator(connection, "ann", actor=ACTOR)  # type: ignore[attr-defined]
         yield hub
 
 
@@ -59,14 +58,12 @@ class Site:
         self, hub: HubProcess, name: str, *members: str, agreed: Federation = AGREED
     ) -> None:
         self.hub, self.name = hub, name
+        secret = hub.federation(name, agreed)
+        self.tokens = {member: hub.enrol(secret, member) for member in members}
+        self.operator = hub.operator(name[:40])
         with store.begin(hub.engine) as connection:
-            store.create_federation(connection, name, agreed, actor=ACTOR)
-            invited = store.invite(connection, name, uses=1000, actor=ACTOR)
-            secret = Invitation.parse(invited.invitation).secret
-            self.tokens = {
-                member: store.enrol(connection, secret, member).token for member in members
-            }
-            store.drop_invitation(connection, name, invited.id, actor=ACTOR)
+            for invited in store.invitations(connection, name):
+                store.drop_invitation(connection, name, invited.id, actor=ACTOR)
 
     def ask(self, method: str, path: str, token: str = "", **given: Any) -> httpx.Response:
         with self.hub.client(token or None) as client:
@@ -131,8 +128,7 @@ def log_in(page: Page, hub: HubProcess, token: str) -> None:
 
 def look(page: Page, site: Site, member: str | None = None) -> None:
     """Log in, as an operator unless a member is named, and look at the federation."""
-    operator: str = site.hub.operator  # type: ignore[attr-defined]
-    log_in(page, site.hub, operator if member is None else site.tokens[member])
+    log_in(page, site.hub, site.operator if member is None else site.tokens[member])
     if member is None:
         page.goto(f"{site.hub.address}/#/{site.name}")
     expect(page.get_by_role("heading", level=1)).to_contain_text(site.name)

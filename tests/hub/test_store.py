@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contracts.hub_rows import ACTOR, AGREED, all_rows, caller, fill, publish
+from contracts.hub_rows import (
+    ACTOR,
+    AGREED,
+    GIVEN,
+    all_rows,
+    caller,
+    fill,
+    message,
+    publish,
+)
 from sqlalchemy import Connection, Engine, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -90,16 +99,6 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     assert file.read_text() == "nothing but notes\n" * 100
 
 
-def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "hub.db"
-    open_database(f"sqlite:///{file}").dispose()
-    damaged = bytearray(file.read_bytes())
-    damaged[100:4096] = bytes(3996)
-    file.write_bytes(damaged)
-    with pytest.raises(HubError, match="damaged"):
-        open_database(f"sqlite:///{file}")
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -126,17 +125,11 @@ def test_a_database_that_must_exist_is_not_created(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_only_this_user_can_read_the_file(tmp_path: Path) -> None:
+def test_sqlite_commits_are_durable_and_only_this_user_can_read_them(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/hub.db")
     with begin(engine) as connection:
         connection.execute(update(schema.hub).values(created=0.0))
-        modes = {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert modes == {0o600}
-    engine.dispose()
-
-
-def test_sqlite_commits_are_durable(tmp_path: Path) -> None:
-    engine = open_database(f"sqlite:///{tmp_path}/hub.db")
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     with engine.connect() as connection:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
@@ -197,7 +190,7 @@ def test_a_federation_is_created_once(connection: Connection) -> None:
 
 def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> None:
     secret = liver(connection)
-    listed = Federation(AGREED.space, features=20, kind="weights", members={"a": KEYS.public})
+    listed = Federation(AGREED.space, **GIVEN, members={"a": KEYS.public})
     for _ in range(2):  # the second time, nothing changes
         store.update_federation(connection, "liver", listed, actor=ACTOR)
     assert store.find_federation(connection, "liver").agreed.members == {"a": KEYS.public}
@@ -206,22 +199,8 @@ def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> Non
     with refused("wrong-name"):
         store.enrol(connection, secret, "b")
     with refused("wrong-federation"):
-        other = Federation({"x": Float(0, 2)}, features=20, kind="weights")
+        other = Federation({"x": Float(0, 2)}, **GIVEN)
         store.update_federation(connection, "liver", other, actor=ACTOR)
-
-
-def test_invitations_are_bounded_and_can_be_taken_back(connection: Connection) -> None:
-    secret = liver(connection)
-    for given in ({"uses": 0}, {"uses": 10**6}, {"days": 0.0}, {"days": float("nan")}):
-        with refused("wrong-request"):
-            store.invite(connection, "liver", actor=ACTOR, **given)
-    (row,) = store.invitations(connection, "liver")
-    assert store.open_invitation(connection, secret).id == row.id
-    store.drop_invitation(connection, "liver", row.id, actor=ACTOR)
-    with refused("not-invited"):
-        store.open_invitation(connection, secret)
-    with refused("not-found"):
-        store.drop_invitation(connection, "liver", row.id, actor=ACTOR)
 
 
 def test_a_refused_member_does_not_use_an_invitation_up(connection: Connection) -> None:
@@ -267,8 +246,7 @@ def test_whoever_has_seen_a_cursor_has_seen_all_below(database_url: str) -> None
     def work(n: int) -> None:
         for sequence in range(1, 10):
             with begin(engine) as connection:
-                own = caller(connection, tokens[n])
-                publish(connection, own, own.name, sequence=sequence)
+                publish(connection, tokens[n], message(f"site-{n}", sequence))
 
     cursor, latest = "", dict[int, bytes]()
 
@@ -308,20 +286,6 @@ def test_keys_that_are_not_safe(connection: Connection) -> None:
             store.enrol(connection, secret, "a", key)
 
 
-def test_what_a_list_of_members_shows(engine: Engine) -> None:
-    fill(engine)
-    with engine.connect() as connection:
-        zurich, clinic = store.members(connection, "liver", order="seen").rows
-        assert (clinic.agents, clinic.messages, clinic.trials) == (2, 2, 14)
-        assert clinic.bytes > 200 and clinic.progress is not None
-        assert (clinic.progress.trials, clinic.progress.best) == (18, 0.1)
-        assert clinic.key.startswith("ed25519:") and zurich.key == ""
-        found = store.members(connection, "liver", search="ZÜRICH"[1:].lower())
-        assert (found.matching, [row.name for row in found.rows]) == (1, ["Zürich 2"])
-        page = store.members(connection, "liver", order="seen", offset=1, most=1)
-        assert [row.name for row in page.rows] == ["clinic"]
-
-
 @pytest.mark.parametrize("how", ["leave", "remove", "revoke"])
 def test_what_remains_of_a_member_that_goes(engine: Engine, how: str) -> None:
     filled = fill(engine)
@@ -342,25 +306,6 @@ def test_what_remains_of_a_member_that_goes(engine: Engine, how: str) -> None:
             "removed",
             "revoked",
         )
-
-
-def test_rotating_ends_the_old_token(engine: Engine) -> None:
-    filled = fill(engine)
-    with begin(engine) as connection:
-        new = store.rotate(connection, caller(connection, filled.tokens["clinic"]))
-        assert store.by_token(connection, filled.tokens["clinic"]) is None
-        assert caller(connection, new).name == "clinic"
-
-
-def test_operators(connection: Connection) -> None:
-    token = store.new_operator(connection, "anna", actor=ACTOR)
-    with refused("name-taken"):
-        store.new_operator(connection, "anna", actor=ACTOR)
-    assert caller(connection, token).is_operator
-    store.drop_operator(connection, "anna", actor=ACTOR)
-    assert store.by_token(connection, token) is None
-    with refused("not-found"):
-        store.drop_operator(connection, "anna", actor=ACTOR)
 
 
 # The audit log

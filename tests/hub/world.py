@@ -13,37 +13,32 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
+from contracts.hub_rows import ACTOR, AGREED, Desk
 from sqlalchemy import Engine, select
 
-from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Progress, Publication, Wanted
 from fedbo.federation import Federation, Plan
 from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
-from fedbo.hub.names import COMMAND_LINE as ACTOR
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import ReleaseInfo, ReleaseLedger
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Release, Withdrawal
-from fedbo.space import Float
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Starlette, about the client that it uses
     from starlette.testclient import TestClient
 
-M = 8
-SPACE = {"x": Float(0, 1), "y": Float(0, 1)}
-AGREED = Federation(SPACE, features=M, seed=3, kind="weights")
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
 HERE = "/v1/federations/liver"
 _LOG = logging.getLogger("fedbo.hub")
 BINARY = {"content-type": MEDIA_TYPE}
 
 
-class World:
+class World(Desk):
     """A running hub. Use it in a ``with`` statement.
 
     Args:
@@ -70,30 +65,13 @@ class World:
         _LOG.removeHandler(self._handler)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Engine:  # type: ignore[override]
         engine: Engine = self.service.engine
         return engine
 
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log."""
         return [json.loads(line) for line in self.lines.getvalue().splitlines()]
-
-    def operator(self, name: str = "ann") -> str:
-        with store.begin(self.engine) as connection:
-            return store.new_operator(connection, name, actor=ACTOR)
-
-    def federation(self, name: str = "liver", agreed: Federation = AGREED) -> str:
-        """Create a federation; return the secret of an invitation to it."""
-        with store.begin(self.engine) as connection:
-            store.create_federation(connection, name, agreed, actor=ACTOR)
-            invited = store.invite(connection, name, uses=1000, actor=ACTOR)
-        return Invitation.parse(invited.invitation).secret
-
-    def enrol(self, secret: str, name: str, keys: KeyPair | None = None) -> str:
-        """Enrol a member; return its token."""
-        with store.begin(self.engine) as connection:
-            key = None if keys is None else keys.public
-            return store.enrol(connection, secret, name, key).token
 
     def ask(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
         """Send a request."""
@@ -121,19 +99,6 @@ class World:
         answer = self.ask("POST", f"{here}/fetch", token, content=body, headers=BINARY)
         assert answer.status_code == 200, answer.text
         return msgspec.msgpack.decode(answer.content, type=News)
-
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return all that is stored, except for when members were seen."""
-        with self.engine.connect() as connection:
-            return {
-                name: [
-                    tuple(row)
-                    for row in connection.execute(
-                        select(*(c for c in table.c if c.name != "seen")).order_by(table.c.id)
-                    )
-                ]
-                for name, table in schema.metadata.tables.items()
-            }
 
     def audit(self, action: str) -> list[dict[str, Any]]:
         """Return the lines of the audit log about an action."""
@@ -191,7 +156,7 @@ class Lung:
 
 def private_federation(plan: Plan = PLAN, **given: Any) -> Federation:
     """Return a federation with a privacy plan."""
-    return Federation(SPACE, features=20, seed=3, privacy=plan, **given)
+    return Federation(AGREED.space, features=20, seed=3, privacy=plan, **given)
 
 
 def contribution(
@@ -230,27 +195,6 @@ def key_given(
     """
     shared = federation, agreed.fingerprint, member, hashed(secret)
     return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
-
-
-def message(
-    sender: str,
-    sequence: int = 1,
-    *,
-    agreed: Federation = AGREED,
-    keys: KeyPair | None = None,
-    **header: Any,
-) -> Message:
-    """Return a message of an agent."""
-    omega = np.random.default_rng(sequence).standard_normal(agreed.features)
-    given = {"fingerprint": agreed.fingerprint, "sequence": sequence, "t_n": 3, **header}
-    made = Message.of_weights(omega, sender=sender, **given)
-    return made if keys is None else keys.sign(made)
-
-
-def withdrawal(sender: str, sequence: int, keys: KeyPair) -> Withdrawal:
-    """Return a signed withdrawal."""
-    made = Withdrawal(fingerprint=AGREED.fingerprint, sender=sender, sequence=sequence)
-    return keys.sign(made)
 
 
 def problem(response: httpx.Response) -> str:
