@@ -75,7 +75,8 @@ class Federation:
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
         kind: What agents send: "compact" (the default), roughly what an agent knows and in which
             public cells its trials are, and a tip, for `TipsThenPool`; "weights", one draw as in
-            the paper, for FTS; "belief" for RGPE and TAF, from which trials can be computed. With ``privacy``, it is what agents make of a release.
+            the paper, for FTS; "belief" for RGPE and TAF, from which trials can be computed. With
+            ``privacy``, it is what agents make of a release.
         tips: Whether compact messages may name a tip, the point that its sender recommends; True by
             default. Without tips, peers are asked where their functions are largest.
         members: The public keys of the members by name, as `fedbo.message.signed` writes them. If
