@@ -46,15 +46,17 @@ def scores(study: optuna.Study) -> int:
 # Names
 
 
-def test_an_objective_without_any_of_the_names_is_told_after_its_first_trial() -> None:
+def test_an_objective_without_the_names_is_told_after_its_first_trial() -> None:
     study = study_in(FEDERATION, MemoryExchange())
     with pytest.warns(UserWarning) as caught:
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
         study.optimize(misspelt, n_trials=1)
     [text] = texts(caught)
     assert text.startswith(
-        "in trial 0, the objective suggests 'Depth' and 'LR', but the federation has 'depth' and "
-        "'lr' (misspelt?). So the federation learns nothing from this trial"
+        "in trial 0, the objective does not suggest 'depth' and 'lr' of the federation, but 'LR' "
+        "and 'Depth'. The score counts at the values that were asked for if another trial"
     )
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
     study.optimize(misspelt, n_trials=11)  # warnings are errors here
     assert scores(study) == 0
 
@@ -80,7 +82,7 @@ def test_a_trial_without_a_parameter_counts_once_another_one_suggests_it() -> No
     study = study_in(CONDITIONAL)
     study.enqueue_trial({"arm": "a"})
     study.enqueue_trial({"arm": "b"})
-    with pytest.warns(UserWarning, match="does not suggest 'x', but 'y'|learns nothing"):
+    with pytest.warns(UserWarning, match="does not suggest 'x' of the federation"):
         study.optimize(branch, n_trials=1)
     assert scores(study) == 0
     study.optimize(branch, n_trials=1)  # which does
@@ -99,7 +101,7 @@ def test_an_old_trial_that_fedbo_did_not_ask_for_never_counts() -> None:
     study.add_trial(optuna.trial.create_trial(value=1.0, params=old, distributions=ranges))
     with pytest.warns(UserWarning, match="in trial 0, the objective does not suggest 'lr'") as seen:
         study.optimize(right, n_trials=3)
-    assert len(seen) == 1 and "or from others like it" in str(seen[0].message)
+    assert len(seen) == 1
     assert scores(study) == 3
 
 
@@ -127,33 +129,9 @@ def test_warnings_of_the_courier_reach_the_program_that_runs_the_study() -> None
     assert len(caught) == 2  # the other one is that nothing was published
 
 
-def test_a_mismatch_points_at_the_line_that_runs_the_study() -> None:
-    study = study_in(FEDERATION)
-    with pytest.warns(UserWarning) as caught:
-        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
-        study.optimize(misspelt, n_trials=1)
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
-
-
-def test_a_name_that_becomes_misspelt_is_told_where_its_trials_count() -> None:
-    study = study_in(FEDERATION)
-    study.optimize(right, n_trials=2)
-
-    def wrong(trial: optuna.Trial) -> float:
-        return trial.suggest_float("LR", 1e-4, 1, log=True) + trial.suggest_float("depth", 1, 8)
-
-    with pytest.warns(UserWarning) as caught:
-        study.optimize(wrong, n_trials=2)
-    [text] = texts(caught)
-    assert text.startswith(
-        "in trial 2, the objective suggests 'LR', but the federation has 'lr' (misspelt?): its "
-        "score counts at the value that was asked for 'lr'"
-    )
-
-
 def test_what_was_said_in_a_run_is_not_said_by_an_explanation() -> None:
     study = study_in(FEDERATION)
-    with pytest.warns(UserWarning, match="misspelt"):
+    with pytest.warns(UserWarning, match="does not suggest"):
         study.optimize(misspelt, n_trials=1)
         study.optimize(right, n_trials=3)
     assert StoredStudy(study, FEDERATION).agent().trials  # warnings are errors here

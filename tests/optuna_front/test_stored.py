@@ -138,7 +138,7 @@ def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
 def test_only_trials_of_the_federations_space_count() -> None:
     study = a_study(trials=3)
     study.optimize(lambda trial: trial.suggest_float("other", 0, 1), n_trials=2)
-    with pytest.warns(UserWarning, match="does not suggest 'x', 'n' and 'k'|learns nothing"):
+    with pytest.warns(UserWarning, match="does not suggest 'k', 'n' and 'x'"):
         published = publish(study, MemoryExchange())
     assert (published.message.t_n, published.trials) == (3, 5)
 
@@ -218,7 +218,7 @@ def test_each_parameter_that_does_not_match_is_named() -> None:
     lines = refused(study).splitlines()
     assert sorted(line.strip() for line in lines[1:]) == [
         "parameter 'k': choices are ['a', 'c'] in the study and ['a', 'b'] in the federation",
-        "parameter 'n' is not in the study; it has 'N' (misspelt?)",
+        "parameter 'n' is not in the study",
         "parameter 'x': high is 2.0 in the study and 1.0 in the federation",
     ]
 

@@ -6,8 +6,7 @@ because they are written to a file. A parameter whose choices are others is not 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import (
@@ -166,46 +165,6 @@ def fitted(value: Value, distribution: BaseDistribution) -> Any:
     assert isinstance(distribution, FloatDistribution | IntDistribution)
     assert isinstance(value, int | float)
     return min(max(value, distribution.low), distribution.high)
-
-
-def missing_names(missing: Sequence[str], suggested: Iterable[str]) -> str:
-    """Say which parameters of a federation an objective lacks, each with the closest name it has.
-
-    Args:
-        missing: The parameters that the objective did not suggest.
-        suggested: The others that it suggested, and that the federation does not have.
-
-    >>> print(missing_names(["lr", "depth"], ["LR", "decay"]))
-    the objective suggests 'LR', but the federation has 'lr' (misspelt?); it does not suggest
-    'depth', but 'decay'
-    """
-    rest, texts = list(suggested), []
-    near = misspellings(missing, rest)
-    if near:
-        ours, theirs = quoted([*near.values()]), quoted([*near])
-        texts.append(f"the objective suggests {ours}, but the federation has {theirs} (misspelt?)")
-    rest = [name for name in rest if name not in near.values()]
-    absent = [name for name in missing if name not in near]
-    if absent:
-        others = f", but {quoted(rest)}" if rest else ""
-        subject = "it" if texts else "the objective"
-        texts.append(f"{subject} does not suggest {quoted(absent)}{others}")
-    return "; ".join(texts)
-
-
-def misspellings(missing: Sequence[str], suggested: Iterable[str]) -> dict[str, str]:
-    """Return parameters that an objective probably misspells, each with the name that it has.
-
-    >>> misspellings(["lr", "depth"], ["LR", "decay"])
-    {'lr': 'LR'}
-    """
-    rest, near = list(suggested), {}
-    for name in missing:
-        spelt = {other.lower(): other for other in reversed(rest)}
-        if matches := difflib.get_close_matches(name.lower(), spelt, 1):
-            near[name] = spelt[matches[0]]
-            rest.remove(near[name])
-    return near
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Message
 from fedbo.optuna import standing
-from fedbo.optuna.distributions import misfit, misspellings
+from fedbo.optuna.distributions import misfit
 from fedbo.optuna.mail import rival
 from fedbo.optuna.study import SCORED, Mirror, Options, StudyAgent, StudyRecord, read_record
 from fedbo.policy import RGPE, Policy, TipsThenPool
@@ -208,14 +208,11 @@ def misfits(scored: Sequence[FrozenTrial], federation: Federation) -> list[str]:
     leaves other trials out.
     """
     lines, theirs = [], federation.space.parameters
-    own = sorted({name for trial in scored for name in trial.params if name not in theirs})
-    near = misspellings([n for n in theirs if all(n not in t.params for t in scored)], own)
     for name, parameter in theirs.items():
         ours = [trial.distributions[name] for trial in scored if name in trial.distributions]
         faults = [misfit(each, parameter, clip=True, where="the study") for each in ours]
         if not ours:
-            hint = f"; it has {near[name]!r} (misspelt?)" if name in near else ""
-            lines.append(f"parameter {name!r} is not in the study{hint}")
+            lines.append(f"parameter {name!r} is not in the study")
         elif all(faults):
             lines.append(f"parameter {name!r}: {faults[-1]}")
     return lines

@@ -13,7 +13,7 @@ import math
 import re
 import secrets
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -34,7 +34,6 @@ from fedbo.optuna import private
 from fedbo.optuna.distributions import (
     SearchSpace,
     misfit,
-    missing_names,
     parameter_of,
     quoted,
     tunable,
@@ -56,7 +55,7 @@ _TOLD = Origin("told")
 Warned = Literal[
     "cannot tune",
     "not learnt",
-    "counts where asked",
+    "not suggested",
     "ignored",
 ]
 
@@ -172,14 +171,6 @@ def write_key(study: optuna.Study, key: str) -> None:
 
 class StudyChanged(Exception):
     """The study contradicts what the agent was told, so the agent must be built anew."""
-
-
-class Unlocated(ValueError):
-    """A trial has no value for the parameters ``missing`` of the federation."""
-
-    def __init__(self, missing: list[str]) -> None:
-        super().__init__(f"it has no parameter {missing[0]!r}")
-        self.missing = missing
 
 
 def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
@@ -360,34 +351,23 @@ class Mirror:
             return None
 
     def _locate(self, trial: FrozenTrial) -> dict[str, Value] | None:
+        """Return where a trial ran in the federation's space; None if it did not.
+
+        If only other trials suggested a parameter, its value is the one that was asked for.
+        """
+        asked, space = read_asked(trial), self.agent.federation.space
+        params = {} if asked is None else {n: v for n, v in asked.params.items() if n in self.names}
+        params |= trial.params
         try:
-            return locate(trial, self.agent.federation.space, self.names)
-        except ValueError:
+            params = {name: params[name] for name in space.names}
+            space.encode(params)
+        except (KeyError, ValueError):
             return None
+        return params
 
     def _is_same(self, asked: dict[str, Value], ran: dict[str, Value]) -> bool:
         encode = self.agent.federation.space.encode
         return bool((encode(asked) == encode(ran)).all())
-
-
-def locate(trial: FrozenTrial, space: Space, suggested: Collection[str]) -> dict[str, Value]:
-    """Return where a trial ran in the federation's space.
-
-    If only other trials suggested a parameter, its value is the one that the agent asked for.
-
-    Raises:
-        Unlocated: If the trial has no value for some parameters.
-        ValueError: If it ran outside the space.
-    """
-    asked = read_asked(trial)
-    params = {} if asked is None else {n: v for n, v in asked.params.items() if n in suggested}
-    params |= {name: trial.params[name] for name in space.names if name in trial.params}
-    missing = [name for name in space.names if name not in params]
-    if missing:
-        raise Unlocated(missing)
-    params = {name: params[name] for name in space.names}
-    space.encode(params)
-    return params
 
 
 # The agent of one study
@@ -440,7 +420,6 @@ class StudyAgent:
         self._intersection = IntersectionSearchSpace()
         self._shared: SearchSpace = {}  # the parameters that all complete trials share
         self._tuned: SearchSpace = {}  # those of them that fedbo can tune
-        self._suggested: set[str] = set()  # the parameters of trials that ended in this process
         self._warned: set[Warned] = set()
 
     @property
@@ -557,9 +536,6 @@ class StudyAgent:
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
         self.queries.pop(trial.number, None)
-        self._suggested.update(trial.params)
-        if self.mirror is not None:
-            self._suggested |= self.mirror.names
         if state in SCORED:
             self._check_trial(trial)
 
@@ -650,33 +626,23 @@ class StudyAgent:
             return  # its space is what trials share: it is normal that some have more
         space, number = self.options.federation.space, trial.number
         missing = [name for name in space.names if name not in trial.params]
-        if missing and self.mirror is None:
-            for other in private.get_trials(self.study):
-                self._suggested.update(other.params)
         others = [name for name in trial.params if name not in space.parameters]
-        try:
-            locate(trial, space, self._suggested)
-        except Unlocated as problem:
+        if missing:
             self.warn(
-                "not learnt",
-                f"in trial {number}, {missing_names(problem.missing, others)}. So the federation "
-                "learns nothing from this trial, or from others like it, and no message is sent "
-                f"about them. Suggest {quoted(problem.missing)} in the objective, or create a "
-                "federation with the parameters that it suggests (fedbo federation new). If only "
-                "some trials need a parameter, a trial without it counts once another one has "
-                "suggested it. This warning is given once",
+                "not suggested",
+                f"in trial {number}, the objective does not suggest {quoted(missing)} of the "
+                f"federation{f', but {quoted(others)}' if others else ''}. The score counts at "
+                "the values that were asked for if another trial suggests what is missing, and not "
+                "at all otherwise. This is right for a parameter that only some trials need. If it "
+                "is a mistake, correct the objective, or create a federation with the parameters "
+                "that it suggests (fedbo federation new). This warning is given once",
             )
+            return
+        try:
+            space.encode({name: trial.params[name] for name in space.names})
         except ValueError as problem:
             self.warn(
                 "not learnt",
                 f"trial {number} has a value, but the federation cannot learn from it: {problem}. "
                 "Other trials like this one are ignored without another warning",
             )
-        else:
-            if missing and "not learnt" not in self._warned:
-                self.warn(
-                    "counts where asked",
-                    f"in trial {number}, {missing_names(missing, others)}: its score counts at "
-                    f"the value that was asked for {quoted(missing)}. This is right for a "
-                    "parameter that only some trials need. This warning is given once",
-                )
