@@ -1,8 +1,8 @@
 """Four Optuna studies in four processes, alone and together: python examples/optuna_four_sites.py
 
 Each site has the digits that some people wrote, and its own storage. All sites tune the same model,
-first alone, then with messages through a folder, which they join one after the other. The plot is
-optuna_four_sites.png. With fifteen trials and one seed, this is an example and no evidence.
+first alone, then with messages through a folder, which they join one after the other. With fifteen
+trials and one seed, this is an example and no evidence.
 """
 
 import multiprocessing
@@ -117,11 +117,6 @@ def main() -> None:
         print("Queries together came from:", dict(sources.most_common()))
         sent = Ledger(folder / "ledger.jsonl").read()
         print(f"The sites sent {len(sent)} messages of {sent[0].numbers} numbers each.")
-
-        from fedbo.optuna.plots import plot_together
-
-        plot_together(together, alone).figure.savefig("optuna_four_sites.png", dpi=150)
-    print("The plot is optuna_four_sites.png.")
     print("This shows how to do it, and is no evidence: other seeds give other results, and so may")
     print("another run, because messages arrive at other times. docs/transfer.md has measurements.")
 

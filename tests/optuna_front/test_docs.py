@@ -109,7 +109,7 @@ def test_a_site_has_fifteen_lines_at_most(site: str) -> None:
 
 @pytest.mark.slow
 def test_everything_runs_as_written(read: Folder) -> None:
-    for picture in ("history.png", "peers.png", "together.png"):
+    for picture in ("history.png", "peers.png"):
         assert (read.path / picture).stat().st_size > 5000
     assert read.study("a").best_value < 2.0
     assert len(read.study("b").trials) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import optuna
@@ -19,7 +20,7 @@ from fedbo.identity import KeyPair
 from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.standing import sender_of
-from fedbo.optuna.study import StudyRecord, is_drawn, read_record
+from fedbo.optuna.study import StudyRecord, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -131,7 +132,7 @@ def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() 
     assert text.startswith(f"{HOW}. Until then, the study tunes alone")
     assert hub.fetched == 0
     drawn = record_of(study).name
-    assert is_drawn(drawn)
+    assert re.fullmatch("agent-[0-9a-f]{8}", drawn)
     hub.name = "clinic"
     run(study, 3)  # without a warning
     assert senders(hub) == [f"clinic/{drawn}", "lab"]

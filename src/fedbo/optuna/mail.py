@@ -267,10 +267,9 @@ class Mail:
     def _saved(self, scores: int) -> float | None:
         """Estimate the trials that peers have saved, with an agent that no query waits for."""
         if scores >= _GROWTH * self._estimate[0]:
-            with self._lock:
-                twin = self._agent.twin()
-            twin.follow(private.get_trials(self._agent.study))
-            saved = twin.agent.explain(_DRAWS).saved
+            with caller.collect():  # it would repeat the study's own warnings
+                mirror = StudyAgent(self._agent.study, self._agent.options).look()
+            saved = None if mirror is None else mirror.agent.explain(_DRAWS).saved
             self._estimate = scores, None if saved is None else float(saved.median)
         return self._estimate[1]
 

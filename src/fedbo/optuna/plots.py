@@ -1,6 +1,6 @@
 """Figures of studies, drawn with matplotlib.
 
-Each function returns its (upper) `Axes`: ``plot_history(study).figure.savefig("history.png")``.
+Each function returns its `Axes`: ``plot_history(study).figure.savefig("history.png")``.
 
 Arrays have shape (trials,), and NaN is a gap. Colours are by Okabe and Ito (lines, points) and by
 Tol (areas), for colour-blind people.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.optuna import private
@@ -28,7 +28,7 @@ try:
 except ImportError as error:
     raise ImportError("plots need matplotlib: pip install matplotlib") from error
 
-__all__ = ["plot_history", "plot_peers", "plot_together"]
+__all__ = ["plot_history", "plot_peers"]
 
 Floats = NDArray[np.float64]
 
@@ -41,13 +41,12 @@ SOURCES = {
     "peer": ("#D55E00", "^"),
     "told": ("#000000", "X"),
 }
-_GREY, _BLUE, _RED = "#666666", "#0072B2", "#D55E00"
+_GREY, _BLUE = "#666666", "#0072B2"
 _PEERS = ("#332288", "#88CCEE", "#CC6677", "#117733", "#DDCC77", "#882255", "#44AA99", "#999933")
 _OTHERS, _ITSELF = "#AAAAAA", "#ECECEC"
 _LONGEST_NAME = 24
 _ENDLESS = 1e300  # larger values count as infinite: they cannot be drawn
 _FAR = 2.5  # times the upper quartile of all distances to the best value: beyond it is far off
-_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _STYLE: dict[Any, Any] = {  # what another style, such as Optuna's, would make hard to read
     **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "white"),
     **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
@@ -65,10 +64,10 @@ def plot_history(study: Study, baseline: Study | None = None) -> Axes:
 
     The ``baseline`` is a study of the same objective that was run alone.
     """
-    sign = _sign_of([study] if baseline is None else [study, baseline])
+    sign = _sign_of(study, baseline)
     trials = _begun_trials(study)
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    with _panels((7.5, 4.2)) as [axes]:
+    with _figure(7.5, 4.2) as axes:
         if not complete:
             axes.set_title(_titled(study, "no finite value yet"))
             return _say(axes, "No trial has a value yet.")
@@ -122,7 +121,7 @@ def plot_peers(study: Study) -> Axes:
     areas = [(_shorten(name), [name], colour) for name, colour in zip(ranked, _PEERS, strict=False)]
     if rest := ranked[most:]:
         areas.append((f"{len(rest)} more", rest, _OTHERS))
-    with _panels((7.5, 3.8)) as [axes]:
+    with _figure(7.5, 3.8) as axes:
         axes.set_title(_titled(study, "how much it relied on each peer"))
         if not ranked:
             return _say(axes, "No trial says how much it relied on peers.")
@@ -144,59 +143,11 @@ def plot_peers(study: Study) -> Axes:
     return axes
 
 
-def plot_together(studies: Sequence[Study], baselines: Sequence[Study]) -> Axes:
-    """Plot the mean best value so far of several studies, together and alone, and the gain.
-
-    Bands are standard errors. If there are as many studies as baselines, which are the same
-    studies run alone, they are compared in pairs. The gain is positive if collaborating is better;
-    curves end with the shortest study.
-    """
-    for name, group in (("studies", studies), ("baselines", baselines)):
-        if isinstance(group, Study):
-            raise TypeError(f"{name} is one study, expected a list of them")
-        if not len(group):
-            raise ValueError(f"{name} is empty, expected at least one study")
-    sign = _sign_of([*studies, *baselines])
-    curves = []
-    for study in (*studies, *baselines):
-        finished = [trial for trial in _begun_trials(study) if trial.state in _FINISHED]
-        curves.append(_best_so_far(finished, sign))
-    T = min(map(len, curves))
-    rows = np.array([curve[:T] for curve in curves]).reshape(len(curves), T)
-    ours, theirs = rows[: len(studies)], rows[len(studies) :]
-    (mean, error), (mean_alone, error_alone) = _mean(ours), _mean(theirs)
-    is_paired = len(ours) == len(theirs)
-    if is_paired:
-        gain, gain_error = _mean(sign * (ours - theirs))
-    else:
-        gain, gain_error = sign * (mean - mean_alone), np.hypot(error, error_alone)
-    if not np.isfinite(gain).any():
-        with _panels((6.5, 5.2)) as [axes]:
-            axes.set_title("Together and alone")
-            return _say(axes, "There is no trial after which every study has a value.")
-    text = f"{gain[-1]:+.3g}".replace("-", "−")
-    if np.isfinite(gain_error[-1]):
-        text += f" ± {gain_error[-1]:.2g}{' (paired)' if is_paired else ''}"
-    with _panels((6.5, 5.2), (3.0, 2.0)) as [axes, lower]:
-        axes.set_title(f"Gain by collaborating after {T} trial{'' if T == 1 else 's'}: {text}")
-        _band(axes, mean, error, color=_RED, label=f"together ({len(ours)})")
-        look = {"color": _BLUE, "linestyle": "--", "label": f"alone ({len(theirs)})"}
-        _band(axes, mean_alone, error_alone, **look)
-        _label(axes, "", f"mean best {_metric_of(studies[0])}", (0.5, T + 0.5))
-        axes.legend()
-        lower.axhline(0.0, color=_GREY, linewidth=0.8)
-        _band(lower, gain, gain_error, color="black")
-        _label(lower, "finished trials", "gain", (0.5, T + 0.5))
-    return axes
-
-
 @contextmanager
-def _panels(size: tuple[float, float], heights: Sequence[float] = (1.0,)) -> Iterator[list[Axes]]:
-    """Make a figure of so many inches, with panels from top to bottom."""
+def _figure(width: float, height: float) -> Iterator[Axes]:
+    """Make a figure of so many inches."""
     with pyplot.rc_context(_STYLE):
-        figure = pyplot.figure(figsize=size, layout="constrained")
-        rows = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
-        yield [*rows[:, 0]]
+        yield pyplot.figure(figsize=(width, height), layout="constrained").subplots()
 
 
 def _say(axes: Axes, sentence: str) -> Axes:
@@ -220,28 +171,16 @@ def _fill(axes: Axes, low: Floats, high: Floats, name: str, colour: str) -> None
     axes.stairs(high, np.arange(len(high) + 1) - 0.5, baseline=np.nan_to_num(low), **look)
 
 
-def _band(axes: Axes, mean: Floats, error: Floats, **look: Any) -> None:
-    """Draw a line with its standard errors; a single point, which no line would show, as one."""
-    x, marker = np.arange(1.0, len(mean) + 1), "o" if np.isfinite(mean).sum() == 1 else ""
-    axes.plot(x, mean, marker=marker, **look)
-    axes.fill_between(x, mean - error, mean + error, color=look["color"], alpha=0.18, linewidth=0)
-
-
-def _sign_of(studies: Sequence[Study]) -> float:
-    """Return 1 if all studies maximise and -1 if all minimise; refuse any others."""
-    for study in studies:
-        if len(study.directions) != 1:
-            raise ValueError(
-                f"study {study.study_name!r} has {len(study.directions)} objectives, expected one"
-            )
-    names = {study.direction: study.study_name for study in studies}
-    if len(names) > 1:
+def _sign_of(study: Study, baseline: Study | None) -> float:
+    """Return 1 if studies maximise and -1 if they minimise."""
+    studies = [study] if baseline is None else [study, baseline]
+    names = [each.name.lower() for study in studies for each in study.directions]
+    if len(names) > len(studies) or len({*names}) > 1:
         raise ValueError(
-            f"study {names[StudyDirection.MAXIMIZE]!r} maximises and "
-            f"{names[StudyDirection.MINIMIZE]!r} minimises, so they cannot be compared: give "
-            "studies with the same direction"
+            f"study {study.study_name!r} and its baseline have the directions {', '.join(names)}, "
+            "expected one each, and the same"
         )
-    return 1.0 if StudyDirection.MAXIMIZE in names else -1.0
+    return 1.0 if names[0] == "maximize" else -1.0
 
 
 def _begun_trials(study: Study) -> list[FrozenTrial]:
@@ -277,13 +216,6 @@ def _ends(values: Floats, sign: float) -> tuple[float, float]:
     margin = 0.06 * height or 0.1 * abs(top) or 0.5
     low, high = sign * (top - height - margin), sign * (top + margin)
     return min(low, high), max(low, high)
-
-
-def _mean(rows: Floats) -> tuple[Floats, Floats]:
-    """The mean over the first axis and its standard error, NaN for a single row."""
-    if len(rows) < 2:
-        return rows.mean(axis=0), np.full(rows.shape[1], np.nan)
-    return rows.mean(axis=0), rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
 
 
 def _headline(complete: Sequence[FrozenTrial], best: Floats) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import secrets
 import statistics
 from collections.abc import Iterable, Sequence
@@ -105,15 +104,6 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def study(self) -> str:
         """What the ledger calls the study: the same on all machines, and told to no peer."""
         return hashlib.sha256(f"study {self.entropy}".encode()).hexdigest()[:16]
-
-
-def is_drawn(name: str) -> bool:
-    """Return whether a study that was given no name could have drawn this one.
-
-    >>> is_drawn("agent-cd047e26"), is_drawn("agent-smith")
-    (True, False)
-    """
-    return re.fullmatch("agent-[0-9a-f]{8}", name) is not None
 
 
 def read_asked(trial: FrozenTrial) -> Asked | None:
@@ -415,8 +405,6 @@ class StudyAgent:
         self._keys: KeyPair | None = None
         self._keyring: Keyring | None = None
         self._made_from: tuple[object, ...] = ()
-        self._search_space: SearchSpace = {}
-        self._within: dict[str, Parameter] = {}
         self._intersection = IntersectionSearchSpace()
         self._shared: SearchSpace = {}  # the parameters that all complete trials share
         self._tuned: SearchSpace = {}  # those of them that fedbo can tune
@@ -528,11 +516,6 @@ class StudyAgent:
         mirror = self.look()
         return mirror.agent.message() if mirror is not None and mirror.scores else None
 
-    def twin(self) -> Mirror:
-        """Return another agent like this one, which was told nothing yet."""
-        assert self.record is not None
-        return self._build(self._search_space, self.record, self._within)
-
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
         self.queries.pop(trial.number, None)
@@ -559,7 +542,6 @@ class StudyAgent:
             mirror = self._build(search_space, record, within)
             mirror.follow(trials, asking)
             self.mirror, self._made_from = mirror, made_from
-            self._search_space, self._within = search_space, within
         if mirror.useless is not None:
             self._check_trial(mirror.useless)
         return mirror
