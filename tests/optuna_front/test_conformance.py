@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import optuna
@@ -18,14 +18,6 @@ from fedbo import Federation, Message
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Asked, Mirror, read_origin
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    yield
-    optuna.logging.set_verbosity(before)
 
 
 def _stranger(federation: Federation, i: int) -> Message:

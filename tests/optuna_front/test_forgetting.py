@@ -116,10 +116,3 @@ def test_an_old_signed_message_that_somebody_puts_back_is_not_heard() -> None:
     assert len(one.agent.inbox) == 0
     one.hear([peer("a", 9, keys)])  # such as when a hub selects it again
     assert one.agent.inbox.senders == ["a"]
-
-
-def test_what_did_not_change_is_not_received_again() -> None:
-    one = mirror()
-    for _ in range(3):
-        one.hear([peer("a"), peer("b")])
-    assert one.agent.account.received.messages == 2

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fedbo import Federation, Float, Space
 from fedbo.cli import app as cli
-from fedbo.exchange import ExchangeWarning, Ledger
+from fedbo.exchange import ExchangeWarning
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub.store import schema
@@ -137,35 +137,6 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
     run(other, 2)
     assert inbox(other) == []
     assert town.senders() == [name_of(other)]
-
-
-def test_without_a_membership_a_study_tunes_alone_until_there_is_one(town: Town) -> None:
-    town.enrol("lab")
-    run(town.study("peer"), 2)
-    town.become("clinic")
-    study = town.study("liver")
-    with pytest.warns(ExchangeWarning) as caught:
-        run(study, 3)
-    [text] = [str(warning.message) for warning in caught]
-    assert f"run fedbo join {town.address} --invite INVITATION" in text
-    assert "the study tunes alone" in text
-    town.enrol("clinic")
-    run(study, 3)
-    assert town.senders() == ["clinic/liver", "lab/peer"]
-    assert inbox(study) == ["lab/peer"]
-
-
-def test_progress_travels_with_a_message_if_it_is_wanted(town: Town) -> None:
-    town.enrol("clinic")
-    shown, silent = town.study("shown", progress=True), town.study("silent")
-    run(silent, 2)
-    run(shown, 2)
-    sent = {entry.agent: entry.progress for entry in Ledger().read()}
-    assert sent["clinic/silent"] is None
-    progress = sent["clinic/shown"]
-    assert progress is not None
-    assert (progress.trials, progress.best) == (2, shown.best_value)
-    assert town.office.progress(town.name)["clinic/shown"][:2] == (2, shown.best_value)
 
 
 # A hub that is down

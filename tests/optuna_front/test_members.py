@@ -19,7 +19,6 @@ from fedbo.exchange import (
 from fedbo.identity import KeyPair
 from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.standing import sender_of
 from fedbo.optuna.study import StudyRecord, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -71,33 +70,6 @@ def record_of(study: optuna.Study) -> StudyRecord:
     record = read_record(study)
     assert record is not None
     return record
-
-
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [
-        ("liver", "clinic/liver"),
-        ("clinic/liver", "clinic/liver"),
-        ("clinic", "clinic"),
-        ("clinical", "clinic/clinical"),
-        ("lab/liver", "clinic/lab/liver"),
-        ("agent-0123abcd", "clinic/agent-0123abcd"),
-    ],
-)
-def test_a_study_is_an_agent_of_the_member(given: str, name: str) -> None:
-    assert sender_of(given, "clinic") == name
-    assert sender_of(given, None) == given
-
-
-def test_the_second_study_of_a_team_does_not_replace_its_first() -> None:
-    hub = Hub()
-    studies = [optuna.create_study(sampler=sampler(hub)) for _ in range(2)]
-    for study in studies:
-        run(study, 2)
-    names = [f"clinic/{record_of(study).name}" for study in studies]
-    assert senders(hub) == sorted(names) and len({*names}) == 2
-    assert all(name.startswith("clinic/agent-") for name in names)
-    assert len(studies[1].sampler.agent.inbox) == 1  # type: ignore[attr-defined]
 
 
 def test_a_given_name_is_kept_below_that_of_the_member() -> None:

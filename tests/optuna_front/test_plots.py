@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,10 +119,6 @@ class TestHistory:
         alone = {"initial": [0], "own": [1, 4], "told": [6]}
         assert drawn == alone | {"tip": [5], "pool": [2], "peer": [3]}
 
-    def test_what_was_enqueued_is_told_though_the_sampler_was_asked_as_well(self) -> None:
-        enqueued = query("own") | {"fixed_params": {"x": 0.5}}
-        assert [*points(plot_history(study_of(1.0, attributes=[enqueued])))] == ["told"]
-
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_infinite_values_are_at_the_edge_and_never_the_best(self, direction: str) -> None:
         axes = plot_history(study_of(INF, 1.0, -INF, 2.0, direction=direction))
@@ -140,10 +134,6 @@ class TestHistory:
         low, high = axes.get_ylim()
         assert 0.0 < low < 0.3 < 0.4 < high < 1.0
         assert line(axes)[0] == 1e9
-
-    def test_the_title_has_the_best_trial(self) -> None:
-        study = study_of(1.0, -3.0, attributes=[query(), query("pool")], direction="minimize")
-        assert texts(plot_history(study))[0] == "site: best −3 at trial 1 (pool)"
 
     def test_a_baseline_has_its_own_line(self) -> None:
         axes = plot_history(study_of(1.0, 3.0), study_of(0.5, 1.0, 2.0))
@@ -182,10 +172,6 @@ class TestPeers:
         axes.figure.canvas.draw()
         assert {" _hidden", "$x$"} <= {*texts(axes)}
 
-    def test_without_trust_a_sentence_says_why(self) -> None:
-        for study in (optuna.create_study(), weighed({}, {})):
-            assert "No trial says how much it relied on peers." in texts(plot_peers(study))
-
 
 @pytest.mark.parametrize(("trials", "direction"), [(1, "maximize"), (30, "minimize")])
 def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path) -> None:
@@ -194,11 +180,3 @@ def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path)
     for axes in (plot_history(study, baseline), plot_peers(study)):
         axes.figure.savefig(tmp_path / "picture.png", dpi=50)
         assert (tmp_path / "picture.png").stat().st_size > 2000
-
-
-def test_a_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "fedbo.optuna.plots")
-    for name in ["matplotlib", *(name for name in sys.modules if name.startswith("matplotlib."))]:
-        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    with pytest.raises(ImportError, match="pip install matplotlib"):
-        importlib.import_module("fedbo.optuna.plots")

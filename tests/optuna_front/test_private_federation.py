@@ -72,14 +72,6 @@ def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
     assert Ledger().releases(OURS) == [made, later]
 
 
-def test_studies_do_not_hear_each_others_contributions(tmp_path: Path) -> None:
-    run(tmp_path / "exchange", "site-a")
-    other = run(tmp_path / "exchange", "site-b")
-    assert other.agent is not None and len(other.agent.inbox) == 0
-    exchange = FolderExchange(tmp_path / "exchange")
-    assert [one.sender for one in exchange.contributions(OURS)] == ["site-a", "site-b"]
-
-
 def test_no_more_is_contributed_when_a_promise_was_broken(tmp_path: Path) -> None:
     exchange = FolderExchange(tmp_path / "exchange")
     sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0, every=1)
@@ -95,15 +87,6 @@ def test_no_more_is_contributed_when_a_promise_was_broken(tmp_path: Path) -> Non
             study.optimize(objective, n_trials=1)
             sampler.flush(2.0)
     assert exchange.contributions(OURS) == [before]
-
-
-def test_a_withdrawn_contribution_is_gone(tmp_path: Path) -> None:
-    sampler = run(tmp_path / "exchange")
-    exchange = FolderExchange(tmp_path / "exchange")
-    assert len(exchange.contributions(OURS)) == 1
-    assert sampler.agent is not None
-    Ledger().withdraw(exchange, OURS, "site-a", KeyPair.load())
-    assert exchange.contributions(OURS) == []
 
 
 def test_a_study_may_randomise_its_vote(tmp_path: Path) -> None:

@@ -19,20 +19,16 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 
 from fedbo import (
-    RGPE,
     Agent,
-    Categorical,
     Federation,
     FederationMismatch,
     Float,
-    Int,
-    Message,
     Space,
 )
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Letters
-from fedbo.optuna.study import QUERY, RECORD, read_asked, read_origin, read_record
+from fedbo.optuna.study import RECORD, read_asked, read_origin, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -106,36 +102,6 @@ def test_a_study_in_the_other_direction_is_refused_before_anything_is_evaluated(
     assert [trial.state for trial in study.trials] == [TrialState.FAIL]
 
 
-def test_all_kinds_of_parameters_at_once() -> None:
-    parameters = {
-        "rate": Float(1e-4, 1, log=True),
-        "momentum": Float(0, 0.9, step=0.1),
-        "batch": Int(16, 256, step=16),
-        "width": Int(1, 1000, log=True),
-        "bias": Categorical([True, False]),
-        "kind": Categorical(["a", "b", "c"]),
-    }
-    federation = Federation(Space(parameters, direction="minimize"), features=30)
-
-    def objective(trial: optuna.Trial) -> float:
-        rate = trial.suggest_float("rate", 1e-4, 1, log=True)
-        momentum = trial.suggest_float("momentum", 0, 0.9, step=0.1)
-        batch = trial.suggest_int("batch", 16, 256, step=16)
-        width = trial.suggest_int("width", 1, 1000, log=True)
-        bias = trial.suggest_categorical("bias", [True, False])
-        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
-        assert type(batch) is type(width) is int and type(bias) is bool
-        off = abs(math.log10(rate) + 2) + momentum + batch / 256 + abs(math.log10(width) - 1)
-        return off + (not bias) + (kind != "b")
-
-    for given in (federation, None):
-        study = study_of(FederatedSampler(given, seed=1))
-        study.optimize(objective, n_trials=30)
-        assert {t.state for t in study.trials} == {TrialState.COMPLETE}
-        assert study.best_params["kind"] == "b" and study.best_params["bias"] is True
-        assert len(agent_of(study).trials) == 30
-
-
 def test_listed_points_are_the_only_ones_asked_for() -> None:
     points = [{"x": i / 7, "rate": 10.0**k} for i in range(8) for k in range(-3, 2)]
     space = Space(FEDERATION.space.parameters, direction="minimize", points=points)
@@ -156,16 +122,6 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
         FederatedSampler(every=0)
     with pytest.raises(ValueError, match="clip=True is for a site"):
         FederatedSampler(clip=True)
-    with pytest.raises(ValueError, match="RGPE cannot use messages of kind 'compact'"):
-        FederatedSampler(FEDERATION, policy=RGPE())
-    with pytest.raises(ValueError, match="name is ''"):
-        FederatedSampler(FEDERATION, name="")
-    with pytest.raises(FileNotFoundError):
-        FederatedSampler(tmp_path / "none.toml")
-    with pytest.raises(TypeError, match="policy is 'pts'"):
-        FederatedSampler(policy="pts")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="seed is -1"):
-        FederatedSampler(seed=-1)
     with pytest.raises(TypeError, match="exchange is 7, expected an Exchange or its address"):
         FederatedSampler(exchange=7)  # type: ignore[arg-type]
     with pytest.raises(ExchangeError, match="does not exist; check the address"):
@@ -379,14 +335,6 @@ def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
     agent = synced(study)
     assert [trial.source for trial in agent.trials] == ["told"] * 5 + ["own"] * 2
     assert [trial.t for trial in agent.trials][-2:] == [1, 2]
-    broken = create_trial(
-        params={"x": 0.1, "rate": 1.0},
-        distributions={"x": X, "rate": RATE},
-        value=1.0,
-        system_attrs={QUERY: {"source": "?", "params": {"x": 0.1, "rate": 1.0}}},
-    )
-    study.add_trial(broken)
-    assert synced(study).trials[-1].source == "told"
 
 
 def test_a_space_that_changes_makes_a_new_agent() -> None:
@@ -647,44 +595,6 @@ def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:
     before = {*threading.enumerate()}  # those of other tests may end meanwhile
     study_of(FederatedSampler(FEDERATION)).optimize(bowl, n_trials=3)
     assert {*threading.enumerate()} <= before
-
-
-def test_a_trial_that_ends_while_a_message_is_made_is_in_the_next() -> None:
-    """The first message is made when the second trial has ended, and is not yet stored."""
-    exchange = MemoryExchange()
-    study = study_of(FederatedSampler(FEDERATION, exchange, every=1, seed=0))
-    storage = study._storage
-    begun, go, out = (threading.Event() for _ in range(3))
-    read, store, publish = storage.get_all_trials, storage.set_trial_state_values, exchange.publish
-
-    def read_later(*args: Any, **options: Any) -> Any:
-        if threading.current_thread().name == "fedbo courier":
-            begun.set()
-            assert go.wait(60.0)
-        return read(*args, **options)
-
-    def second_waits(trial: optuna.Trial) -> float:
-        value = bowl(trial)
-        assert trial.number == 0 or begun.wait(60.0)  # the first message is being made
-        return value
-
-    def store_later(trial_id: int, state: TrialState, values: Any = None) -> bool:
-        if state.is_finished() and study.trials[-1].number == 1:
-            go.set()
-            assert out.wait(60.0)
-        return store(trial_id, state, values)
-
-    def published(message: Message) -> bool:
-        done = publish(message)
-        out.set()
-        return done
-
-    storage.get_all_trials = read_later  # type: ignore[method-assign]
-    storage.set_trial_state_values = store_later  # type: ignore[method-assign]
-    exchange.publish = published  # type: ignore[method-assign]
-    study.optimize(second_waits, n_trials=2)
-    settle(study)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
 
 
 def test_of_trials_that_end_at_once_none_is_left_out() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +71,6 @@ def test_messages_are_signed_with_the_users_key(exchange: FolderExchange) -> Non
     assert exchange.keyring.known(FEDERATION) == {"site": own}
 
 
-def test_a_study_without_an_exchange_needs_no_key(tmp_path: Path) -> None:
-    study = study_at(None)
-    run(study, 2)
-    assert record_of(study).key == "" and not (tmp_path / "state").exists()
-
-
 @pytest.mark.filterwarnings("ignore:.* was skipped")  # the message that is withdrawn then
 def test_a_study_from_before_gets_a_key_and_its_unsigned_message_is_withdrawn(
     exchange: FolderExchange,
@@ -101,16 +93,6 @@ def test_a_signed_study_that_is_told_not_to_sign_publishes_nothing(
     with pytest.warns(ExchangeWarning, match="refuse messages that are not signed"):
         run(study, 2)
     assert held(exchange) == [("site", str(KeyPair.load()), 1)]
-
-
-def test_copies_of_a_sampler_sign_too(exchange: FolderExchange) -> None:
-    study = study_at(exchange)
-    run(study)
-    for copied in (copy.deepcopy(study.sampler), pickle.loads(pickle.dumps(study.sampler))):
-        study.sampler = copied
-        run(study)
-        assert study.sampler.agent.keyring is study.sampler.exchange.keyring
-    assert held(exchange) == [("site", str(KeyPair.load()), 3)]
 
 
 # What keeps messages from being published
@@ -155,19 +137,6 @@ def test_without_the_package_messages_are_not_signed_and_that_is_said_once(
     run(study_at(MemoryExchange(), signed=False))
     with pytest.raises(ValueError, match="signed is True, but the package cryptography"):
         study_at(exchange, signed=True)
-
-
-def test_a_signed_study_needs_the_package(
-    exchange: FolderExchange, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = study_at(exchange)
-    run(study)
-    before = held(exchange)
-    missing(monkeypatch)
-    study.sampler = FederatedSampler(FEDERATION, MemoryExchange(), every=1)
-    with pytest.warns(ExchangeWarning, match="install the package cryptography"):
-        run(study, 2)
-    assert held(study.sampler.exchange) == [] and held(exchange) == before
 
 
 def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:

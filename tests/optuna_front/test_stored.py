@@ -143,21 +143,6 @@ def test_only_trials_of_the_federations_space_count() -> None:
     assert (published.message.t_n, published.trials) == (3, 5)
 
 
-def test_at_a_hub_each_study_is_an_agent_of_the_member() -> None:
-    hub = Hub()
-    publish(a_study(), hub, name="liver")
-    publish(a_study(), hub)
-    first, second = (message.sender for message in hub.fetch(FEDERATION))
-    assert first.startswith("clinic/agent-") and second == "clinic/liver"
-
-
-@pytest.mark.parametrize("signed", [None, False])
-def test_messages_are_signed_unless_they_should_not_be(signed: bool | None) -> None:
-    exchange = MemoryExchange()
-    publish(a_study(), exchange, signed=signed)
-    assert bool(only(exchange).key) == (signed is None)
-
-
 def test_what_was_withdrawn_is_not_put_back() -> None:
     exchange, study = MemoryExchange(), a_study()
     publish(study, exchange)
@@ -194,18 +179,6 @@ def refused(study: optuna.Study, exchange: Exchange | None = None, **options: An
     return str(error.value)
 
 
-def test_a_study_with_several_objectives_is_refused() -> None:
-    study = optuna.create_study(directions=["minimize", "maximize"])
-    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
-    assert "has 2 objectives" in refused(study)
-
-
-def test_another_direction_is_refused() -> None:
-    study = optuna.create_study(direction="maximize")
-    study.optimize(objective, n_trials=2)
-    assert "has direction maximize, but its federation has minimize" in refused(study)
-
-
 def test_each_parameter_that_does_not_match_is_named() -> None:
     study = optuna.create_study()
 
@@ -227,23 +200,6 @@ def test_a_study_of_another_federation_is_refused() -> None:
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION))
     study.optimize(objective, n_trials=2)
     assert "takes part in" in refused(study, federation=Federation(SPACE, features=30))
-
-
-def test_an_exchange_that_is_down_is_an_error_and_the_next_run_publishes() -> None:
-    class Down(MemoryExchange):
-        is_down = True
-
-        def publish(self, message: Any) -> bool:
-            if self.is_down:
-                raise ExchangeError("the hub does not answer; try again later")
-            return super().publish(message)
-
-    exchange, study = Down(), a_study()
-    with pytest.raises(ExchangeError, match="does not answer"):
-        publish(study, exchange)
-    exchange.is_down = False
-    assert publish(study, exchange).is_new
-    assert [entry.action for entry in Ledger().read()] == ["sent", "undelivered", "sent"]
 
 
 def test_the_name_of_another_study_is_refused_and_none_is_renamed() -> None:

@@ -1,4 +1,4 @@
-"""Processes that share a storage, and are killed; and one whose disk is full.
+"""Processes that share a storage, and are killed.
 
 Four processes on one SQLite storage; in each round two are killed at random moments, and replaced.
 Each looks after every trial whether its agent was told what the study has, all of it and once.
@@ -244,42 +244,11 @@ def test_no_message_has_a_score_that_the_study_never_got(
     check(tmp_path, 4)
 
 
-def without_disk(folder: Path, trials: int) -> None:
-    """A worker that may write no file longer than a few lines; what comes of that, in a word."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
-    try:
-        work(folder, trials)
-    except optuna.exceptions.StorageInternalError as error:
-        print(f"storage: {error.__cause__ or error}")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    sys.platform == "win32", reason="needs a limit on file sizes, which Windows lacks"
-)
-def test_a_full_disk_leaves_the_study_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))  # as of the worker that is started
-    save_federation(tmp_path)
-    work(tmp_path, 3)
-    full = started(tmp_path, 6, "--without-disk")
-    output, errors = full.communicate(timeout=PATIENCE)
-    assert output.startswith(b"storage: ") and b"disk" in output, errors.decode()
-    check(tmp_path, 3)
-    work(tmp_path, 5)  # there is room again
-    check(tmp_path, 5)
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         work(Path(sys.argv[2]), int(sys.argv[3]), workers=WORKERS)
     elif sys.argv[1] == "--killed-before-storing":
         killed_before_storing(Path(sys.argv[2]), int(sys.argv[3]))
-    elif sys.argv[1] == "--without-disk":
-        without_disk(Path(sys.argv[2]), int(sys.argv[3]))
     else:
         with tempfile.TemporaryDirectory() as scratch:
             rounds(Path(scratch), int(sys.argv[1]))
