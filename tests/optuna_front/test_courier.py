@@ -14,9 +14,9 @@ from pathlib import Path
 
 import optuna
 import pytest
-from contracts.studies import PATIENCE, settle
+from contracts.studies import FEDERATION, PATIENCE, inbox, peer, settle
 
-from fedbo import Agent, Federation, Float, Message, Space
+from fedbo import Federation, Message
 from fedbo.exchange import (
     Exchange,
     ExchangeError,
@@ -29,8 +29,6 @@ from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Courier, Letter, Letters
 
 pytestmark = pytest.mark.usefixtures("patient")
-
-FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
 
 
 @pytest.fixture
@@ -61,16 +59,9 @@ def down() -> None:
     raise ExchangeError("the drive is not there; mount it")
 
 
-def message(n: int, name: str = "site") -> Message:
-    agent = Agent(FEDERATION, name=name, seed=0)
-    for i in range(n):
-        agent.tell({"x": i / (n + 1)}, float(i))
-    return agent.message()
-
-
 def due(n: int, name: str = "site") -> Callable[[], Letters]:
     """An errand that brings a letter to send at once."""
-    letters = Letters(due=Letter(message(n, name)))
+    letters = Letters(due=Letter(peer(name, n)))
     return lambda: letters
 
 
@@ -158,7 +149,7 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, gate = Place(), Gate()
-    MemoryExchange.publish(place, message(5, "peer"))
+    MemoryExchange.publish(place, peer("peer"))
     place.on_publish = place.on_fetch = gate.hold
     monkeypatch.setattr("fedbo.optuna.mail._FIRST_NEWS", 0.1)
     study = study_at(place, ledger)
@@ -166,11 +157,11 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
     with pytest.warns(ExchangeWarning, match="did not answer in time"):
         study.sampler.flush(0.1)  # type: ignore[attr-defined]
     assert gate.passed == 0  # and nobody waited until it answered
-    assert len(study.sampler.agent.inbox) == 0  # type: ignore[attr-defined]
+    assert inbox(study) == []
     gate.open()
     settle(study)
     run(study, 1)
-    assert len(study.sampler.agent.inbox) == 1  # type: ignore[attr-defined]
+    assert inbox(study) == ["peer"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system lacks")

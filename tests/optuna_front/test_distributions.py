@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 
 import optuna
@@ -131,25 +130,6 @@ def test_a_range_inside_the_federations_may_be_clipped_to(
         for end in (ends.low, ends.high):  # type: ignore[attr-defined]
             value = fitted(end, distribution)
             assert distribution._contains(value) and type(value) is type(end)
-
-
-@pytest.mark.parametrize(
-    ("distribution", "said"),
-    [
-        (CategoricalDistribution([math.nan, "a"]), "choice nan is not a str, a finite number, a b"),
-        (CategoricalDistribution([2**70, 1]), "is an int of more than 64 bits"),
-        (CategoricalDistribution([*range(1001)]), "there are 1001 choices, expected at most 1000"),
-        (CategoricalDistribution([1, True]), "no two of them equal"),
-        (FloatDistribution(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
-        (IntDistribution(0, 10**13), "too fine for a grid"),
-    ],
-)
-def test_what_no_federation_can_have_is_refused_by_name(
-    distribution: BaseDistribution, said: str
-) -> None:
-    with pytest.raises(ValueError, match=r"'p' with .* cannot be part of a federation") as error:
-        parameter_of("p", distribution)
-    assert said in str(error.value)
 
 
 def test_what_is_too_much_for_a_model_is_left_out_and_said() -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import optuna
 import pytest
-from contracts.studies import settle
+from contracts.studies import FEDERATION, inbox, peer, run
 
-from fedbo import Agent, Federation, Float, Message, Space
+from fedbo import Agent
 from fedbo.exchange import (
     Exchange,
-    ExchangeError,
-    ExchangeWarning,
     FolderExchange,
     MemoryExchange,
 )
@@ -22,26 +20,6 @@ from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Mirror
 
 pytestmark = pytest.mark.usefixtures("patient")
-
-FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
-
-
-def peer(name: str, scores: int = 5, keys: KeyPair | None = None) -> Message:
-    agent = Agent(FEDERATION, name=name, seed=0, keys=keys)
-    for i in range(scores):
-        agent.tell({"x": (i + 1) / (scores + 2)}, float(i))
-    return agent.message()
-
-
-def run(study: optuna.Study, n: int = 1) -> None:
-    """Run trials; each knows what the exchange had before it."""
-    for _ in range(n):
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
-        settle(study)
-
-
-def inbox(study: optuna.Study) -> list[str]:
-    return study.sampler.agent.inbox.senders  # type: ignore[attr-defined]
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -65,29 +43,6 @@ def test_a_message_that_is_withdrawn_is_forgotten_and_heard_again_later(
     place.publish(peer("a", 6, keys))
     run(study, 2)
     assert sorted(inbox(study)) == ["a", "b"]
-
-
-def test_an_exchange_that_fails_makes_nobody_forget() -> None:
-    class Flaky(MemoryExchange):
-        is_down = False
-
-        def fetch(self, federation: Federation) -> list[Message]:
-            if self.is_down:
-                raise ExchangeError("the drive is not there; mount it")
-            return super().fetch(federation)
-
-    place = Flaky()
-    place.publish(peer("a"))
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, place))
-    run(study, 2)
-    place.is_down = True
-    with pytest.warns(ExchangeWarning, match="the drive is not there"):
-        run(study, 3)
-    assert inbox(study) == ["a"]
-    place.withdraw(FEDERATION, "a")
-    place.is_down = False
-    run(study, 2)
-    assert inbox(study) == []
 
 
 def mirror() -> Mirror:

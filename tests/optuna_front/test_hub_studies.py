@@ -10,11 +10,10 @@ from typing import Any
 import optuna
 import pytest
 from contracts.hub import HubProcess, Office
-from contracts.studies import settle
+from contracts.studies import FEDERATION, inbox, run
 from sqlalchemy import select
 from typer.testing import CliRunner
 
-from fedbo import Federation, Float, Space
 from fedbo.cli import app as cli
 from fedbo.exchange import ExchangeWarning
 from fedbo.exchange.hub.member import Member
@@ -24,8 +23,6 @@ from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 
 pytestmark = [pytest.mark.usefixtures("patient"), pytest.mark.slow]
-
-FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
 
 
 class Town:
@@ -92,18 +89,6 @@ def town(a_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Town(a_hub, tmp_path, monkeypatch)
 
 
-def run(study: optuna.Study, n: int = 1) -> None:
-    """Run trials; each knows what the hub had before it."""
-    for _ in range(n):
-        study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=1)
-        settle(study)
-        study.sampler.flush()  # type: ignore[attr-defined]
-
-
-def inbox(study: optuna.Study) -> list[str]:
-    return sorted(study.sampler.agent.inbox.senders)  # type: ignore[attr-defined]
-
-
 def name_of(study: optuna.Study) -> str:
     return study.sampler.agent.name  # type: ignore[attr-defined,no-any-return]
 
@@ -140,26 +125,6 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
 
 
 # A hub that is down
-
-
-def test_a_study_that_starts_without_its_hub_catches_up(
-    own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    town = Town(own_hub, tmp_path, monkeypatch)
-    town.enrol("clinic")
-    own_hub.kill()
-    study = town.study("liver")
-    with pytest.warns(ExchangeWarning) as caught:
-        run(study, 3)
-    assert len(caught) == 1
-    own_hub.start()
-    town.enrol("lab")
-    run(town.study("peer"), 1)
-    town.become("clinic")
-    run(study, 2)
-    assert town.senders() == ["clinic/liver", "lab/peer"]
-    assert town.sequences["clinic/liver"] == 5
-    assert inbox(study) == ["lab/peer"]
 
 
 def test_each_outage_is_one_warning_and_nothing_is_lost(

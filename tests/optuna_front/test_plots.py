@@ -160,18 +160,6 @@ class TestPeers:
         expected.append([0.5, gap, gap, 0.25, 0.875])
         np.testing.assert_array_equal([*shares(axes).values()], expected)
 
-    def test_more_than_eight_peers_are_others(self) -> None:
-        trials = [{f"peer-{k}": 0.1 - 0.001 * k} for k in range(12)]
-        drawn = shares(plot_peers(weighed(*trials)))
-        assert [*drawn] == [*(f"peer-{k}" for k in range(8)), "4 more", "itself"]
-        others = drawn["4 more"]
-        np.testing.assert_allclose(others, [0.0] * 8 + [0.092, 0.091, 0.09, 0.089], atol=1e-15)
-
-    def test_a_name_that_a_legend_would_hide_or_read_as_mathematics_is_shown(self) -> None:
-        axes = plot_peers(weighed({"_hidden": 0.5, "$x$": 0.2}))
-        axes.figure.canvas.draw()
-        assert {" _hidden", "$x$"} <= {*texts(axes)}
-
 
 @pytest.mark.parametrize(("trials", "direction"), [(1, "maximize"), (30, "minimize")])
 def test_every_picture_can_be_drawn(trials: int, direction: str, tmp_path: Path) -> None:

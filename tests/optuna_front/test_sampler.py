@@ -179,17 +179,6 @@ def test_a_narrower_site_searches_its_own_range() -> None:
         assert study.best_value < 3 * 0.02**2
 
 
-def test_a_parameter_that_the_objective_fixes_is_told_as_it_is() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        return trial.suggest_float("rate", 1e-3, 10, log=True) + trial.suggest_float("x", 0.5, 0.5)
-
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    study.optimize(objective, n_trials=6)
-    told = [trial for trial in synced(study).trials if trial.state == "complete"]
-    assert [trial.params["x"] for trial in told] == [0.5] * 6
-    assert [trial.t for trial in told] == [None, None, None, 1, 2, 3]
-
-
 def test_pruned_and_infinite_scores_are_the_same_in_a_rebuilt_agent() -> None:
     """They depend on the scores before them, which are those that ended before."""
     study = study_of(FederatedSampler(FEDERATION, seed=0))
@@ -221,20 +210,6 @@ def test_trials_of_another_space_are_left_out_with_one_warning() -> None:
     # 0.5 is a point of the federation's space, whatever else it might have been
     assert agent_of(study).trials[0].params["x"] == 0.5
     assert scores(study) == 3
-
-
-def test_other_parameters_are_sampled_independently() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        extra = trial.suggest_int("extra", 0, 5)
-        if extra > 2:
-            trial.suggest_categorical("only-here", [None, "a"])
-        return bowl(trial) + extra
-
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    study.optimize(objective, n_trials=15)
-    assert {t.state for t in study.trials} == {TrialState.COMPLETE}
-    assert len({trial.params["extra"] for trial in study.trials}) > 2
-    assert all(trial.params.keys() == {"x", "rate"} for trial in agent_of(study).trials)
 
 
 # Trials that are not as usual
@@ -350,17 +325,6 @@ def test_a_space_that_changes_makes_a_new_agent() -> None:
     assert first is not agent_of(study)
     assert agent_of(study).federation.space.names == ("x",)
     assert scores(study) == 8
-
-
-def test_a_parameter_without_an_axis_is_left_to_the_independent_sampler() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        return trial.suggest_int("huge", 0, 10**13) * 1e-13 + trial.suggest_float("x", 0, 1)
-
-    study = study_of(FederatedSampler(seed=0))
-    with pytest.warns(UserWarning, match="'huge' .* too fine .* sampled independently") as caught:
-        study.optimize(objective, n_trials=5)
-    assert len(caught) == 1
-    assert agent_of(study).federation.space.names == ("x",)
 
 
 def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.studies import record_of
 
 from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.study import StudyRecord, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -33,12 +33,6 @@ def run(study: optuna.Study, n: int = 1) -> None:
 def study_at(exchange: Any, federation: Any = FEDERATION, **options: Any) -> optuna.Study:
     options = {"name": "site", "every": 1} | options
     return optuna.create_study(sampler=FederatedSampler(federation, exchange, **options))
-
-
-def record_of(study: optuna.Study) -> StudyRecord:
-    record = read_record(study)
-    assert record is not None
-    return record
 
 
 def held(exchange: Any) -> list[tuple[str, str, int]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import optuna
 import pytest
-from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -59,16 +58,8 @@ def objective(trial: optuna.Trial) -> float:
     return score if trial.number % 9 < 8 else float("inf")
 
 
-GRID = {"x": [0.1, 0.5, 0.9], "n": [1, 3], "k": ["a", "b"], "only_b": [0.5]}
-SAMPLERS: dict[str, Callable[[], BaseSampler]] = {
-    "random": lambda: RandomSampler(seed=0),
-    "TPE": lambda: TPESampler(seed=0, n_startup_trials=4),
-    "grid": lambda: GridSampler(GRID, seed=0),
-}
-
-
-def a_study(sampler: BaseSampler | None = None, trials: int = 12) -> optuna.Study:
-    study = optuna.create_study(sampler=sampler or RandomSampler(seed=0))
+def a_study(trials: int = 12) -> optuna.Study:
+    study = optuna.create_study(sampler=RandomSampler(seed=0))
     study.optimize(objective, n_trials=trials, catch=RuntimeError)
     return study
 
@@ -96,11 +87,8 @@ def attributes(study: optuna.Study) -> dict[str, Any]:
 # Publishing
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_the_message_is_the_one_that_a_federated_sampler_publishes(
-    name: str, tmp_path: Path
-) -> None:
-    study = a_study(SAMPLERS[name]())
+def test_the_message_is_the_one_that_a_federated_sampler_publishes(tmp_path: Path) -> None:
+    study = a_study()
     exchange, other = (FolderExchange(tmp_path / place) for place in ("one", "other"))
     first = publish(study, exchange).message
     preview = FederatedSampler(FEDERATION).preview(study)
@@ -133,14 +121,6 @@ def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
     study.optimize(objective, n_trials=1)
     assert publish(study, exchange).is_new
     assert only(exchange).sequence == again.message.sequence + 1
-
-
-def test_only_trials_of_the_federations_space_count() -> None:
-    study = a_study(trials=3)
-    study.optimize(lambda trial: trial.suggest_float("other", 0, 1), n_trials=2)
-    with pytest.warns(UserWarning, match="does not suggest 'k', 'n' and 'x'"):
-        published = publish(study, MemoryExchange())
-    assert (published.message.t_n, published.trials) == (3, 5)
 
 
 def test_what_was_withdrawn_is_not_put_back() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,11 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
-from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import Federation, Float, Space
@@ -142,10 +139,10 @@ def rounds(folder: Path, n: int, seed: int = 0) -> None:
     check(folder, trials)
 
 
-def started(folder: Path, trials: int, how: str = "--worker") -> subprocess.Popen[bytes]:
+def started(folder: Path, trials: int) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "FEDBO_STATE": str(folder)}
     return subprocess.Popen(
-        [sys.executable, __file__, how, folder, str(trials)],
+        [sys.executable, __file__, "--worker", folder, str(trials)],
         env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -203,52 +200,9 @@ def test_workers_that_are_killed_lose_nothing_and_tell_nothing_twice(tmp_path: P
     rounds(tmp_path, 3)
 
 
-def killed_before_storing(folder: Path, trials: int) -> None:
-    """A worker that dies when its last score is known to all but the study."""
-    sampler, usual = sampler_of(folder), RDBStorage.set_trial_state_values
-
-    def store(self: RDBStorage, trial_id: int, state: TrialState, values: Any = None) -> bool:
-        if state is TrialState.COMPLETE and len(reported(folder)) == trials - 1:
-            sampler.flush(1.0)  # time enough for a message that should not have been sent
-            os.kill(os.getpid(), signal.SIGKILL)
-        return usual(self, trial_id, state, values)
-
-    RDBStorage.set_trial_state_values = store  # type: ignore[method-assign]
-    work(folder, trials, sampler)
-
-
-@pytest.mark.slow
-def test_no_message_has_a_score_that_the_study_never_got(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))  # as of the worker that is started
-    save_federation(tmp_path)
-    killed = started(tmp_path, 3, "--killed-before-storing")
-    _, errors = killed.communicate(timeout=PATIENCE)
-    assert killed.returncode == -signal.SIGKILL, errors.decode()
-    study = existing(storage_of(tmp_path), "shared")
-    states = [trial.state for trial in study.trials]
-    assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.RUNNING]
-
-    federation = Federation.load(tmp_path / "federation.toml")
-    exchange, ledger = (
-        FolderExchange(tmp_path / "exchange"),
-        Ledger(tmp_path / "ledger.jsonl"),
-    )
-    assert all(message.t_n <= 2 for message in exchange.fetch(federation))
-    assert all(release.t_n <= 2 for release in ledger.read())
-
-    work(tmp_path, 4)
-    [published] = exchange.fetch(federation)
-    assert published.t_n == published.sequence == 4
-    check(tmp_path, 4)
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         work(Path(sys.argv[2]), int(sys.argv[3]), workers=WORKERS)
-    elif sys.argv[1] == "--killed-before-storing":
-        killed_before_storing(Path(sys.argv[2]), int(sys.argv[3]))
     else:
         with tempfile.TemporaryDirectory() as scratch:
             rounds(Path(scratch), int(sys.argv[1]))

@@ -113,8 +113,12 @@ class FederatedSampler(BaseSampler):
             raise ValueError(
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
-        if progress:
-            _check_progress(federation, exchange)
+        is_private = federation is not None and federation.privacy is not None
+        if progress and (is_private or not isinstance(exchange, HubExchange)):
+            raise ValueError(
+                "progress is True, but only a hub shows progress, and a privacy plan does not "
+                "cover it, because a best score says something about trials: leave it out"
+            )
         if signed and not is_installed():
             raise ValueError(
                 "signed is True, but the package cryptography is not installed: pip install "
@@ -155,11 +159,6 @@ class FederatedSampler(BaseSampler):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
-
-    def __repr__(self) -> str:
-        place = "no exchange" if self.exchange is None else repr(self.exchange)
-        mirror = None if self._current is None else self._current.mirror
-        return f"FederatedSampler({place}, {'no query yet' if mirror is None else mirror.agent!r})"
 
     @property
     def agent(self) -> Agent | None:
@@ -350,14 +349,3 @@ def _check_options(options: Options) -> None:
         raise TypeError(f"policy is {options.policy!r}, expected a policy such as fedbo.FTS()")
     federation = federation or Federation({"x": Float(0, 1)}, kind=options.policy.kinds[0])
     Agent(federation, options.policy, name=options.name, seed=seed, settings=settings)
-
-
-def _check_progress(federation: Federation | None, exchange: Exchange | None) -> None:
-    if not isinstance(exchange, HubExchange):
-        place = "there is no exchange" if exchange is None else f"{exchange.address} is no hub"
-        raise ValueError(f"progress is True, but {place}: only a hub shows progress")
-    if federation is not None and federation.privacy is not None:
-        raise ValueError(
-            "progress is True, but the federation has a privacy plan, which does not cover it: a "
-            "best score says something about trials. Leave out progress"
-        )
