@@ -32,7 +32,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
 
 
 def release(*args: str, code: int = 0) -> str:
-    return said("release", "exchange", "--federation", "federation.toml", *args, code=code)
+    options = ("--federation", "federation.toml", "--yes", *args)
+    return said("release", "exchange", *options, code=code)
 
 
 def published(place: FolderExchange) -> Release:
@@ -65,6 +66,21 @@ def test_releases_are_made_and_published_until_the_budget_is_spent(place: Folder
     assert last.sequence == 2
     assert "all planned releases were made" in release("--unsigned", code=1)
     assert published(place) == last
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)])
+def test_a_release_is_shown_before_it_is_spent(
+    place: FolderExchange, answer: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("release", "exchange", "--federation", "federation.toml", "--unsigned")
+    assert "there is no terminal to ask at; add --yes" in said(*command, code=1)
+    assert Ledger().releases(OURS) == [] and place.fetch(OURS) == []
+    monkeypatch.setattr("fedbo.cli.release._is_terminal", lambda: True)
+    text = said(*command, code=code, stdin=answer)
+    assert "Release 1 of 2 planned would sum up 5 members with 50 trials together." in text
+    assert "This is mostly noise: it takes 20 members to be more." in text
+    assert "from ε = 0 to 1.1 (δ = 0.001), and cannot be taken back." in text
+    assert len(Ledger().releases(OURS)) == (answer == "y\n")
 
 
 def test_only_whoever_is_listed_can_make_releases(place: FolderExchange) -> None:

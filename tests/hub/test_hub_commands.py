@@ -220,14 +220,18 @@ def test_private_releases(place: Path) -> None:
         store.publish(connection, caller, sent, sent.encode())
     engine.dispose()
     assert "Releases made: 0 of 2;" in words("releases", "lung")
-    text = words("release", "lung", "--number", "1")
+    assert "there is no terminal to ask at; add --yes" in words("release", "lung", code=1)
+    assert "Releases made: 0 of 2;" in words("releases", "lung")
+    text = words("release", "lung", "--number", "1", "--yes")
+    assert "Release 1 of 2 planned would sum up 1 member with 5 trials together." in text
+    assert "This is mostly noise" in text
     assert "Release 1 of 'lung' has the contributions of 1 member, from 5 trials." in text
     run("release", "lung", "--number", "1", code=1)
     run("backup", "b")
     text = words("restore", "b", "--db", "sqlite:///restored.db")
     assert "fedbo hub reconcile lung --releases NUMBER" in text
     restored = ("--db", "sqlite:///restored.db")
-    run("release", "lung", *restored, code=1)
+    run("release", "lung", "--yes", *restored, code=1)
     assert "Recorded as spent: 1 release that the backup did not have" in words(
         "reconcile", "lung", "--releases", "2", *restored
     )

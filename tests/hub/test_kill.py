@@ -156,7 +156,7 @@ for line in sys.stdin:
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         try:
-            app(["hub", "release", "lung"])
+            app(["hub", "release", "lung", "--yes"])
         finally:
             os._exit(1)
     ended = 0

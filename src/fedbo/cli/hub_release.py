@@ -8,6 +8,7 @@ import typer
 
 from fedbo.cli import screen
 from fedbo.cli.hub_manage import Config, Db, Name, transaction
+from fedbo.cli.release import Yes, confirm
 from fedbo.hub.names import COMMAND_LINE
 
 if TYPE_CHECKING:
@@ -24,15 +25,24 @@ def release(
             show_default=False,
         ),
     ] = None,
+    yes: Yes = False,
     db: Db = None,
     config: Config = None,
 ) -> None:
-    """Make a private release of what members have contributed, with secret noise.
+    """Show a private release of what members have contributed, ask, and make it.
 
     What it costs is spent, and cannot be taken back. Members hear it when they fetch next.
     """
-    with transaction(db, config) as (connection, settings):
+    with transaction(db, config) as (connection, _):
         from fedbo.hub import store
+
+        ledger = store.ledger(connection, name)
+        agreed = store.find_federation(connection, name).agreed
+    next_number = len(ledger.releases) + 1
+    if ledger.contributed and next_number <= ledger.planned and number in (None, next_number):
+        confirm(agreed, next_number, ledger.contributed, ledger.trials, is_sure=yes)
+        number = next_number  # and no other, if the hub makes one in the meantime
+    with transaction(db, config) as (connection, settings):
         from fedbo.hub.service import release_keys
 
         keys = release_keys(settings)

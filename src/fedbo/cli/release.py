@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +14,13 @@ from fedbo.exchange import FolderExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair, is_installed
-from fedbo.privacy import statement
+from fedbo.message import Message
+from fedbo.privacy import signal, spent, statement
+from fedbo.privacy.release import composed
+
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask, for example where there is no terminal.")
+]
 
 
 def release(
@@ -21,8 +29,9 @@ def release(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign the release with this user's key.")
     ] = False,
+    yes: Yes = False,
 ) -> None:
-    """Make a private release of all contributions, publish it, and say what it cost.
+    """Show a private release of all contributions, ask, make and publish it, and say what it cost.
 
     This is for the party that the federation file names under [privacy]. It is recorded in the
     ledger first, and refused when all planned releases were made. A hub makes its own: fedbo hub
@@ -32,7 +41,12 @@ def release(
     if not isinstance(place, FolderExchange):
         raise checks.refused("a hub makes its own releases: fedbo hub release", "ADDRESS")
     keys, ledger = KeyPair.load() if is_installed() and not unsigned else None, Ledger()
-    made, is_new = make_release(place, agreed, ledger, keys)
+
+    def ask(number: int, counted: Sequence[Message]) -> None:
+        trials = sum(message.t_n for message in counted)
+        confirm(agreed, number, len(counted), trials, is_sure=yes)
+
+    made, is_new = make_release(place, agreed, ledger, keys, ask)
     what = f"Release {made.sequence} of {screen.count(made.members, 'member')}"
     if is_new:
         screen.say(f"{what} was made, and is in {place.address}.")
@@ -43,3 +57,26 @@ def release(
             "yellow",
         )
     screen.say(statement(ledger.releases(agreed)))
+
+
+def confirm(
+    federation: Federation, number: int, members: int, trials: int, *, is_sure: bool
+) -> None:
+    """Show what the next release would have and cost; end the program unless it is wanted."""
+    plan, noiseless = federation.require_plan(), composed(federation, [None], None, 1)
+    before, after = (spent([noiseless] * count) for count in (number - 1, number))
+    screen.say(
+        f"Release {number} of {plan.releases} planned would sum up "
+        f"{screen.count(members, 'member')} with {screen.count(trials, 'trial')} together. "
+        f"{signal(federation, members)}\nIt would raise what all releases cost each member from "
+        f"ε = {before:.3g} to {after:.3g} (δ = {plan.delta:g}), and cannot be taken back."
+    )
+    if is_sure:
+        return
+    if not _is_terminal():
+        checks.end("Nothing was released: there is no terminal to ask at; add --yes.")
+    typer.confirm("Make this release?", abort=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

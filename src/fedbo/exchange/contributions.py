@@ -6,13 +6,15 @@ A hub does the same in a transaction of its database; how a release is made is i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from fedbo.exchange.choice import OpenExchange
 from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.identity.keys import KeyPair
-from fedbo.message import Release
-from fedbo.privacy.budget import check_signer, next_release, one_each
+from fedbo.message import Message, Release
+from fedbo.privacy.budget import check_signer, next_release, one_each, releases_made
 
 
 def make_release(
@@ -20,6 +22,7 @@ def make_release(
     federation: Federation,
     ledger: Ledger,
     keys: KeyPair | None = None,
+    ask: Callable[[int, Sequence[Message]], None] | None = None,
 ) -> tuple[Release, bool]:
     """Make the next private release of the contributions at an exchange, and publish it.
 
@@ -32,6 +35,8 @@ def make_release(
         ledger: The record of this party, to which the release is added before it is published.
         keys: The key pair of this party, which signs the release; without one (default) it is not
             signed.
+        ask: Is called with the number of a new release and the contributions to it, before it is
+            made. If it raises, nothing is spent.
 
     Returns:
         The release, and whether it is new.
@@ -59,6 +64,8 @@ def make_release(
             f"no release is made: {exchange.address} has {len(contributions)} contributions, none "
             f"of them from {plan.least_trials} trials or more, as the plan asks for"
         )
+    if ask is not None:
+        ask(releases_made(recorded) + 1, counted)
     release = ledger.add_release(
         federation, lambda made: next_release(federation, made, counted, keys=keys)
     )

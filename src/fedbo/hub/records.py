@@ -125,6 +125,7 @@ class ReleaseLedger(Record):
         description="ε of the releases so far; null: the hub has no accountant installed."
     )
     contributed: int = Field(description="How many members have contributed from enough trials.")
+    trials: int = Field(description="How many trials are behind their contributions.")
     least_members: int = Field(
         description="The hub waits for so many new contributions; 0: the operator makes releases."
     )

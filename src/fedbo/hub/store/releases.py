@@ -21,7 +21,6 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    distinct,
     func,
     insert,
     select,
@@ -89,7 +88,7 @@ def make_release(
         raise Refused("wrong-request", f"release {number} was asked for, but {made + 1} is next")
     chosen = _contributions(connection, row)
     if not chosen and made < plan.releases:
-        anyone = _contributors(connection, row, least=0)
+        anyone, _ = _contributors(connection, row, least=0)
         raise Refused(
             "nothing-to-release",
             f"nobody in {name!r} has contributed from {plan.least_trials} trials or more, as its "
@@ -156,12 +155,14 @@ def ledger(connection: Connection, name: str) -> ReleaseLedger:
     """Return the releases of a federation, and what they cost each member."""
     row = find_federation(connection, name)
     plan, rows = _plan(row), _rows(connection, row)
+    contributed, trials = _contributors(connection, row, plan.least_trials)
     return ReleaseLedger(
         epsilon=plan.epsilon,
         delta=plan.delta,
         planned=plan.releases,
         spent=_spent(row.agreed, plan, (each.content for each in rows)),
-        contributed=_contributors(connection, row, plan.least_trials),
+        contributed=contributed,
+        trials=trials,
         least_members=plan.least_members,
         least_trials=plan.least_trials,
         is_reconciled=not row.is_unreconciled,
@@ -283,10 +284,12 @@ def _counted(row: FederationRow, least: int, *columns: ColumnElement[Any]) -> Se
     )
 
 
-def _contributors(connection: Connection, row: FederationRow, least: int) -> int:
-    """Count the members that have contributed from so many trials."""
-    members = _counted(row, least, func.count(distinct(member.c.id)))
-    return int(connection.scalar(members) or 0)
+def _contributors(connection: Connection, row: FederationRow, least: int) -> tuple[int, int]:
+    """Count the members that have contributed from so many trials, and their trials."""
+    most = _counted(row, least, func.max(message.c.t_n).label("t_n")).group_by(member.c.id)
+    each = most.subquery().c.t_n
+    members, trials = connection.execute(select(func.count(each), func.sum(each))).one()
+    return int(members), int(trials or 0)
 
 
 def _contributions(connection: Connection, row: FederationRow, since: int = -1) -> list[Message]:
