@@ -213,27 +213,32 @@ def test_a_refused_member_does_not_use_an_invitation_up(connection: Connection) 
         store.enrol(connection, secret, "c")
 
 
-def test_the_uses_of_an_invitation_are_counted_exactly(database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("uses", "key", "expected"),
+    [(5, None, 3 * ["not-invited"]), (10, KEYS.public, 7 * ["key-taken"])],
+)
+def test_those_who_enrol_at_the_same_moment(
+    database_url: str, uses: int, key: bytes | None, expected: list[str]
+) -> None:
     engine = open_database(database_url)
     with begin(engine) as connection:
-        secret = liver(connection, uses=5)
-    start, done = threading.Barrier(8), list[bool]()
+        secret = liver(connection, uses=uses)
+    start, slugs = threading.Barrier(8), list[str]()
 
     def join(name: str) -> None:
         start.wait()
         try:
             with begin(engine) as connection:
-                store.enrol(connection, secret, name)
-            done.append(True)
-        except Refused:
-            done.append(False)
+                store.enrol(connection, secret, name, key)
+        except Refused as error:
+            slugs.append(error.slug)
 
     threads = [threading.Thread(target=join, args=(f"site-{n}",)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(done) == [False] * 3 + [True] * 5
+    assert slugs == expected
     engine.dispose()
 
 
@@ -284,6 +289,28 @@ def test_keys_that_are_not_safe(connection: Connection) -> None:
     for key in (b"", bytes(31), bytes(32), b"\1" + bytes(31)):
         with refused("wrong-key"):
             store.enrol(connection, secret, "a", key)
+
+
+def test_one_key_has_one_name_in_a_federation(connection: Connection) -> None:
+    """One party would vote several times."""
+    secret, other = liver(connection), KeyPair.generate().public
+    first = store.enrol(connection, secret, "a", KEYS.public)
+    second = caller(connection, store.enrol(connection, secret, "b", other).token)
+    store.enrol(connection, secret, "unsigned")
+    store.enrol(connection, secret, "unsigned, too")
+    for is_revoked in (False, True):
+        with refused("key-taken"):
+            store.enrol(connection, secret, "c", KEYS.public)
+        with refused("key-taken"):
+            store.rekey(connection, second, KEYS.public)
+        if not is_revoked:
+            store.revoke(connection, "liver", "a", actor=ACTOR)
+    store.remove(connection, "liver", "a", actor=ACTOR)
+    assert store.enrol(connection, secret, "c", KEYS.public).token != first.token
+    store.rekey(connection, second, None)
+    store.create_federation(connection, "lung", AGREED, actor=ACTOR)
+    invited = store.invite(connection, "lung", actor=ACTOR).invitation
+    store.enrol(connection, Invitation.parse(invited).secret, "a", KEYS.public)
 
 
 @pytest.mark.parametrize("how", ["leave", "remove", "revoke"])

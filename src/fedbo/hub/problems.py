@@ -17,6 +17,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-found": (404, "There is no such thing"),
     "wrong-method": (405, "The address does not take this method"),
     "name-taken": (409, "The name is taken"),
+    "key-taken": (409, "The key is another member's"),
     "too-many-agents": (409, "The member has too many agents"),
     "private-federation": (409, "Only contributions are taken in this federation"),
     "no-privacy-plan": (409, "The federation has no privacy plan"),

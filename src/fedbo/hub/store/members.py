@@ -62,7 +62,7 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     number, row = open_invitation(connection, secret, is_locked=True)
     check_person(name)
     _check_free(row.agreed, name)
-    _check_key(row.agreed, name, key)
+    _check_key(connection, row, name, key)
     taken = select(member.c.id).where(member.c.federation == row.id, member.c.name == name)
     if connection.execute(taken).first():
         raise Refused(
@@ -136,7 +136,7 @@ def rekey(connection: Connection, caller: Caller, key: bytes | None) -> None:
     row = _locked(connection, caller)
     if (key or b"") == caller.key:
         return
-    _check_key(row.agreed, caller.name, key)
+    _check_key(connection, row, caller.name, key)
     connection.execute(update(member).where(member.c.id == caller.id).values(key=key))
     _take_back(connection, row, caller.id)
     detail = {"key": key_text(key) if key else ""}
@@ -239,15 +239,23 @@ def _check_free(agreed: Federation, name: str) -> None:
         )
 
 
-def _check_key(agreed: Federation, name: str, key: bytes | None) -> None:
+def _check_key(connection: Connection, row: FederationRow, name: str, key: bytes | None) -> None:
+    """Check, in a federation that is locked, that a name may have a key that is new to it."""
     if key is not None:
         try:
             parse_key(key_text(key))
         except ValueError as error:
             raise Refused("wrong-key", str(error)) from None
-    if not agreed.members:
+        taken = select(member.c.name).where(member.c.federation == row.id, member.c.key == key)
+        if connection.execute(taken).first():
+            raise Refused(
+                "key-taken",
+                f"a member of {row.name!r} has the key {key_text(key)} already, and each member "
+                "needs a key of its own: go on as that member, or use another key",
+            )
+    if not (members := row.agreed.members):
         return
-    if (listed := agreed.members.get(name)) is None:
+    if (listed := members.get(name)) is None:
         raise Refused(
             "wrong-name",
             f"the federation file lists its members, and {name!r} is not among them: ask the "

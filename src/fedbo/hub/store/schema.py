@@ -94,6 +94,7 @@ member = Table(
     Column("joined", _Time, nullable=False),
     Column("seen", _Time, nullable=False),
     UniqueConstraint("federation", "name"),
+    UniqueConstraint("federation", "key"),
     sqlite_autoincrement=True,
 )
 
