@@ -26,7 +26,7 @@ import fedbo
 from contracts.exchange import KNOWN
 from contracts.hub_rows import Desk
 from fedbo import Federation, Message
-from fedbo.exchange import ExchangeError, Holding
+from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.wire import Progress
@@ -260,11 +260,6 @@ class OpenHub(HubExchange):
     def withdraw(self, federation: Federation, sender: str, *rest: Any, **more: Any) -> bool:
         self.come(federation)
         return super().withdraw(federation, sender, *rest, **more)
-
-    def holdings(self) -> list[Holding]:
-        if not Memberships().all():
-            return []
-        return super().holdings()
 
     def put(self, content: Message | Withdrawal) -> None:
         """Put a message into the hub's database."""

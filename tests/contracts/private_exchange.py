@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from contracts.exchange import message, new_keys, unwarned
+from contracts.exchange import new_keys, unwarned
 from contracts.releases import contribution, private, released
-from fedbo import Agent, Federation
+from fedbo import Agent
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.identity import KeyPair
@@ -58,17 +58,6 @@ class PrivateExchangeContract:
             assert [found.encode() for found in place.fetch(OURS)] == [one.encode()]
             assert place.contributions(OURS) == sent[::-1]
 
-    def test_whoever_has_no_plan_has_no_contributions(self, exchange: Exchange) -> None:
-        with pytest.raises(ValueError, match="the federation has no privacy plan"):
-            exchange.contributions(Federation({"x": OURS.space.parameters["x"]}))
-
-    def test_a_later_one_replaces_an_earlier_one_of_its_kind(self, exchange: Exchange) -> None:
-        for sequence in (1, 3, 2):
-            assert exchange.publish(contribution(OURS, sequence=sequence)) is (sequence != 2)
-            assert exchange.publish(released(OURS, sequence=sequence)) is (sequence != 2)
-        assert [one.sequence for one in exchange.contributions(OURS)] == [3]
-        assert [one.sequence for one in exchange.fetch(OURS)] == [3]
-
     @pytest.mark.parametrize("members", [(400, 5), (5, 400)])
     def test_the_size_of_a_release_does_not_matter(
         self, exchange: Exchange, members: tuple[int, int]
@@ -93,36 +82,7 @@ class PrivateExchangeContract:
             assert place.fetch(OURS) == [one]
             assert place.contributions(OURS) == [ours]
 
-    def test_open_messages_are_not_heard(self, exchange: Exchange) -> None:
-        open_one = Federation({"x": OURS.space.parameters["x"]})
-        exchange.publish(message(open_one))
-        assert unwarned(exchange, OURS) == []
-        assert exchange.contributions(OURS) == []
-        exchange.publish(contribution(OURS))
-        exchange.publish(released(OURS))
-        assert unwarned(exchange, open_one) == [message(open_one)]
-
     # Withdrawing
-
-    def test_a_withdrawn_contribution_is_gone(self, exchange: Exchange) -> None:
-        for sender in ("a", "b"):
-            exchange.publish(contribution(OURS, sender))
-        exchange.publish(released(OURS))
-        assert exchange.withdraw(OURS, "a") is True
-        assert [one.sender for one in exchange.contributions(OURS)] == ["b"]
-        assert exchange.fetch(OURS) == [released(OURS)]
-
-    def test_a_signed_contribution_cannot_be_put_back(
-        self, exchange: Exchange, keys: KeyPair
-    ) -> None:
-        ours = keys.sign(contribution(OURS))
-        exchange.publish(ours)
-        assert exchange.withdraw(OURS, "site-a", keys) is True
-        assert self.again(exchange).publish(ours) is False
-        assert exchange.contributions(OURS) == []
-        later = keys.sign(contribution(OURS, sequence=11))
-        assert exchange.publish(later) is True
-        assert exchange.contributions(OURS) == [later]
 
     @pytest.mark.parametrize("signed", [False, True])
     def test_a_release_cannot_be_withdrawn(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import resource
 import shutil
-import signal
 import stat
-import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -29,21 +27,18 @@ from contracts.exchange import (
     together,
     unwarned,
 )
-from msgspec.structs import replace
 
 from fedbo import Federation, files
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
-    MemoryExchange,
     exchange_at,
 )
-from fedbo.exchange.choice import LARGEST, most_bytes, most_in
-from fedbo.exchange.file import file_name, name_of, seal
+from fedbo.exchange.choice import most_bytes
+from fedbo.exchange.folder import file_name, seal
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Withdrawal
-from fedbo.message.message import Weights
 
 
 class TestFolderExchange(ExchangeContract):
@@ -69,10 +64,9 @@ class TestWithoutDescriptors(ExchangeContract):
             assert sequences(exchange) == {"site-a": 1}
         home(exchange.folder).rename(tmp_path / "elsewhere")
         home(exchange.folder).symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
-            exchange.publish(message(sequence=2))
-        with pytest.warns(ExchangeWarning, match="links are not followed"):
-            assert exchange.fetch(OURS) == []
+        for act in (lambda: exchange.publish(message(sequence=2)), lambda: exchange.fetch(OURS)):
+            with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
+                act()
 
 
 @pytest.fixture(autouse=True)
@@ -107,36 +101,19 @@ def visible(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def aged(path: Path, seconds: float = 10.0) -> Path:
-    """The file as if it were written so long ago: young ones are read again each time."""
-    then = time.time() - seconds
-    os.utime(path, (then, then), follow_symlinks=False)
-    return path
-
-
 # Addresses
-
-
-def test_an_address_is_a_folder_or_a_file_url(tmp_path: Path) -> None:
-    (tmp_path / "a 100%").mkdir()
-    for address in (tmp_path, str(tmp_path), tmp_path.as_uri(), f"FILE://localhost{tmp_path}"):
-        exchange = exchange_at(address)
-        assert isinstance(exchange, FolderExchange)
-        assert exchange.address == str(tmp_path)
-    assert exchange_at((tmp_path / "a 100%").as_uri()).address == str(tmp_path / "a 100%")
 
 
 @pytest.mark.parametrize(
     ("address", "said"),
     [
         ("http://hub.example.org", "is not encrypted, and anyone on the way could read the token"),
-        ("https://hub.example.org/A_b", "expected 1 to 63 small letters"),
+        ("https://hub.example.org/A_b", "expected https://HOST"),
         ("https://", "expected https://HOST"),
-        ("s3://bucket/folder", "'s3:', expected a folder, a file:// URL or the https:// address"),
-        ("file://server/share", "names the machine 'server'"),
+        ("s3://bucket/folder", "is neither a folder nor the https:// address of a hub"),
         ("", "the address is '', expected a folder"),
-        ("a\0b", "null byte"),
-        ("/no/such/folder", "because /no/such does not exist; check the address"),
+        ("/no/such/folder", "does not exist; check the address"),
+        ("/dev/null", "Not a directory; give the path of a folder"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused_at_once(address: str, said: str) -> None:
@@ -176,7 +153,7 @@ def test_a_folder_that_was_there_and_is_gone_is_an_error(folder: Path) -> None:
         lambda: exchange.publish(message()),
         lambda: exchange.withdraw(OURS, "site-a"),
     ):
-        with pytest.raises(ExchangeError, match="has disappeared; check whether its drive"):
+        with pytest.raises(ExchangeError, match="does not exist; check the address"):
             act()
     assert not folder.exists()
     folder.mkdir()
@@ -211,54 +188,31 @@ def test_a_copy_under_another_name_is_skipped(folder: Path) -> None:
     assert exchange.fetch(OURS) == []
 
 
-def damaged(whole: bytes) -> dict[str, tuple[bytes, str]]:
-    flipped = bytearray(whole)
-    flipped[-3] ^= 1
-    raw = msgspec.msgpack.decode(message().encode())
-    return {
-        "empty": (b"", "empty"),
-        "cut short": (whole[:-1], "damaged or cut short"),
-        "cut very short": (whole[:20], "damaged or cut short"),
-        "one bit": (bytes(flipped), "damaged or cut short"),
-        "too long": (whole + b"\0", "damaged or cut short"),
-        "zeros": (bytes(len(whole)), "written by another program"),
-        "a text": (b"Dear colleagues,\n", "written by another program"),
-        "a later version": (files.seal("fedbo message 2", b"x"), "another version of fedbo"),
-        "an agent": (files.seal("fedbo agent 1", b"x"), "written by another program"),
-        "no message": (files.seal("fedbo message 1", b"x"), "no message"),
-        "a field too many": (
-            files.seal("fedbo message 1", msgspec.msgpack.encode([*raw, 1])),
-            "no message",
-        ),
-    }
-
-
-@pytest.mark.parametrize("how", damaged(b"x" * 100))
-def test_a_damaged_file_is_told_of_once_for_each_version(folder: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda whole: b"", "empty"),
+        (lambda whole: whole[:-1], "damaged or cut short"),
+        (lambda whole: whole[:20], "damaged or cut short"),
+        (lambda whole: whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:], "damaged or cut short"),
+        (lambda whole: bytes(len(whole)), "written by another program"),
+        (lambda whole: files.seal("fedbo message 2", b"x"), "another version of fedbo"),
+        (lambda whole: files.seal("fedbo message 1", b"x"), "no message"),
+    ],
+)
+def test_a_damaged_file_is_told_of_once_and_is_in_nobodys_way(
+    folder: Path, damage: Callable[[bytes], bytes], why: str
+) -> None:
     exchange = FolderExchange(folder)
     exchange.publish(message(sender="good"))
     [path] = home(folder).glob("site-a*")
-    content, why = damaged(path.read_bytes())[how]
-    for age in (20, 10):
-        path.write_bytes(content)
-        aged(path, age)
-        with pytest.warns(ExchangeWarning, match=why) as caught:
-            assert sequences(exchange) == {"good": 1}
-        assert [str(path) in str(one.message) for one in caught] == [True]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.warns(ExchangeWarning, match=why) as caught:
         assert sequences(exchange) == {"good": 1}
-    assert exchange.publish(message(sequence=1)) is True  # what is damaged is in nobody's way
+    assert [str(path) in str(one.message) for one in caught] == [True]
+    assert sequences(exchange) == {"good": 1}
+    assert exchange.publish(message(sequence=1)) is True
     assert sequences(exchange) == {"good": 1, "site-a": 1}
-
-
-def test_a_message_too_large_is_neither_read_nor_written(folder: Path) -> None:
-    exchange = FolderExchange(folder)
-    with (home(folder) / "huge.fedbo").open("wb") as file:
-        file.truncate(LARGEST + 1)
-    with pytest.warns(ExchangeWarning, match=r"67,108,865 bytes, expected at most \d"):
-        assert sequences(exchange) == {"site-a": 1}
-    huge = replace(message(sender="huge"), body=Weights(bytes(LARGEST)))
-    with pytest.raises(ExchangeError, match="peers read at most 67,108,864; agree on fewer"):
-        exchange.publish(huge)
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
@@ -285,11 +239,9 @@ def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> Non
     (home(folder) / "folder.fedbo").mkdir()
     os.mkfifo(home(folder) / "pipe.fedbo")
     exchange = FolderExchange(folder)
-    with pytest.warns(ExchangeWarning) as caught:
+    with pytest.warns(ExchangeWarning, match="was skipped") as caught:
         assert sequences(exchange) == {"site-a": 1}
-    said = [str(one.message).removeprefix(f"{home(folder)}/") for one in caught]
-    assert said == ["pipe.fedbo was skipped: it is not a regular file"]
-    assert sequences(exchange) == {"site-a": 1}
+    assert len(caught) == 2
 
 
 # Links
@@ -318,22 +270,6 @@ def test_links_are_neither_followed_nor_read_and_reported_once(
     assert all((home(folder) / name).is_symlink() for name in targets)
     listed = {one.place for one in exchange.holdings() if one.message is None}
     assert listed == {f"{home(folder)}/{name}" for name in targets}
-
-
-def test_links_to_folders_leak_no_descriptors(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    for i in range(100):
-        (home(folder) / f"{i:03}.fedbo").symlink_to(tmp_path / "elsewhere")
-    exchange, path = FolderExchange(folder), home(folder) / name_of(message())
-    before = len(os.listdir("/proc/self/fd"))
-    for sequence in range(2, 7):
-        path.unlink()
-        path.symlink_to(tmp_path / "elsewhere")
-        unwarned(exchange)
-        exchange.withdraw(OURS, "nobody")
-        exchange.holdings()
-        assert exchange.publish(message(sequence=sequence)) is True
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_link_in_place_of_a_message_is_replaced_and_its_target_untouched(
@@ -435,16 +371,11 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     folder.chmod(0o777)
     home(folder).symlink_to(private)
     exchange = FolderExchange(folder)
-    with pytest.raises(ExchangeError) as caught:
-        exchange.publish(message())
-    assert str(caught.value) == (
-        f"message 1 of 'site-a' was not put into {folder}: {home(folder)} is a link, and could "
-        "lead anywhere; put a folder there instead"
-    )
+    for act in (lambda: exchange.publish(message()), lambda: exchange.fetch(OURS)):
+        with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
+            act()
     assert not [*private.iterdir()]
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
-    with pytest.warns(ExchangeWarning, match="it is a link, and links are not followed"):
-        assert exchange.fetch(OURS) == []
     home(folder).unlink()
     assert exchange.publish(message()) is True
 
@@ -453,14 +384,9 @@ def test_of_many_damaged_files_some_are_named_and_the_rest_counted(folder: Path)
     exchange = FolderExchange(folder)
     for i in range(1005):
         (home(folder) / f"{i}.fedbo").write_bytes(b"x")
-        aged(home(folder) / f"{i}.fedbo")
-    with pytest.warns(ExchangeWarning) as caught:
-        assert sequences(exchange) == {"site-a": 1}
-    said = [str(one.message) for one in caught]
-    assert len(said) == 6
-    assert all("was skipped: it does not hold" in one for one in said[:5])
-    assert said[5] == f"1,000 more files in {folder} were skipped"
-    assert sequences(exchange) == {"site-a": 1}  # of which nothing more is said
+    *named, rest = exchange_warnings(exchange)
+    assert len(named) == 5 and all("was skipped: it does not hold" in one for one in named)
+    assert rest == f"1,000 more messages in {folder} were skipped"
     (home(folder) / "new.fedbo").write_bytes(b"x")
     with pytest.warns(ExchangeWarning, match=r"new\.fedbo was skipped"):
         assert sequences(exchange) == {"site-a": 1}
@@ -480,51 +406,6 @@ def test_names_of_files_do_not_reach_the_screen_as_they_are(folder: Path) -> Non
     assert all(one.isprintable() for one in said)
 
 
-# Permissions
-
-
-def test_an_unreadable_folder_is_an_error_and_nothing_is_lost(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user / "shared", Keyring())
-    exchange.publish(message())
-    for path in (plain_user / "shared", home(plain_user / "shared")):
-        path.chmod(0o000)
-        with pytest.raises(ExchangeError, match=r"Permission denied; ask for permission to use it"):
-            exchange.fetch(OURS)
-        with pytest.raises(ExchangeError, match=r"not put into .*Permission denied; ask for"):
-            exchange.publish(message(sequence=2))
-        with pytest.raises(ExchangeError, match=r"Permission denied; ask for permission to use it"):
-            exchange.withdraw(OURS, "site-a")
-        path.chmod(0o700)
-        assert sequences(exchange) == {"site-a": 1}
-
-
-def test_an_unreadable_file_is_skipped_until_it_can_be_read(plain_user: Path) -> None:
-    exchange = FolderExchange(plain_user, Keyring())
-    for sender in ("closed", "open"):
-        exchange.publish(message(sender=sender))
-    [path] = home(plain_user).glob("closed*")
-    aged(path).chmod(0o000)
-    said = f"{path} was skipped: it cannot be read: Permission denied"
-    assert exchange_warnings(exchange) == [said]
-    assert sequences(exchange) == {"open": 1}
-    path.chmod(0o600)
-    assert sequences(exchange) == {"closed": 1, "open": 1}
-
-
-# What is kept of files that were read
-
-
-def test_a_young_file_may_change_within_a_tick_of_the_clock(folder: Path) -> None:
-    """In place, as long as before, at the same time to the nanosecond."""
-    path, exchange = aged(only_file(folder), -600.0), FolderExchange(folder)  # and stays young
-    assert exchange.fetch(OURS) == [message()]
-    before = path.stat()
-    path.write_bytes(files.seal("fedbo message 1", message(sequence=2).encode()))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    assert exchange.fetch(OURS) == [message(sequence=2)]
-
-
 # Too much of everything
 
 
@@ -541,39 +422,15 @@ def test_a_peer_that_was_heard_is_not_displaced_by_planted_files(
     assert unwarned(exchange) == [message(sequence=2)]
 
 
-@pytest.mark.parametrize("bound", ["MOST_FILES", "MOST_HELD"])
-def test_planted_files_are_looked_at_up_to_a_bound(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, bound: str
-) -> None:
-    most = 10 if bound == "MOST_FILES" else 10 * most_in(OURS) + 1
-    monkeypatch.setattr(f"fedbo.exchange.folder.{bound}", most)
-    for i in range(30):
-        (home(folder) / f"{i}.fedbo").write_bytes(b"x")
-    exchange = FolderExchange(folder)
-    said = exchange_warnings(exchange)
-    assert any(f"{home(folder)} has more than 10 files" in text for text in said)
-    assert exchange_warnings(exchange) == []
-    assert exchange.withdraw(OURS, "site-a") is True  # its name is known
-
-
 def test_planted_folders_cost_next_to_nothing(folder: Path) -> None:
     for i in range(2000):
         (folder / f"{i}").mkdir()
         (folder / f"{i:08x}-00000000-00000000-00000000").mkdir()
     exchange = FolderExchange(folder)
-    [said] = exchange_warnings(exchange)
-    assert "other federations are here" in said and len(said) < 1000
+    assert len(exchange_warnings(exchange)) == 6
     start = time.monotonic()
     assert sequences(exchange) == {"site-a": 1}
     assert time.monotonic() - start < 1
-
-
-def test_not_everything_is_read_to_list_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (home(folder) / "junk.fedbo").write_bytes(bytes(3000))
-    monkeypatch.setattr("fedbo.exchange.folder._MOST_LISTED", 1000)
-    faults = {os.path.basename(one.place): one.fault for one in FolderExchange(folder).holdings()}
-    assert "it was not read: all files together have more than 1,000" in str(faults["junk.fedbo"])
-    assert [fault for fault in faults.values() if fault is None] == [None]  # the small one was
 
 
 # Signed messages
@@ -587,8 +444,6 @@ def test_a_withdrawn_message_that_is_put_back_is_not_handed_out(tmp_path: Path) 
     exchange.withdraw(OURS, "site-a", keys)
     path.write_bytes(copied)
     assert exchange.fetch(OURS) == []
-    [held] = exchange.holdings()
-    assert held.fault == "its sender has withdrawn it"
 
 
 def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
@@ -599,8 +454,6 @@ def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
     (home(tmp_path) / file_name("site-a", keys.public, "withdrawal")).write_bytes(seal(forged))
     with pytest.warns(ExchangeWarning, match="wrong signature"):
         assert sequences(exchange) == {"site-a": 1}
-    [fault] = [one for one in exchange.holdings() if one.fault is not None]
-    assert fault.message is None and "wrong signature" in str(fault.fault)
     assert exchange.publish(keys.sign(message(sequence=2))) is True
     other = new_keys().sign(Withdrawal(**header, sequence=2**32 - 1))
     (home(tmp_path) / file_name("site-a", keys.public, "withdrawal")).write_bytes(seal(other))
@@ -654,7 +507,7 @@ def test_processes_write_and_read_at_once(folder: Path, tmp_path: Path) -> None:
 
 FORK = """
 import os, threading, time
-exchange = FolderExchange(sys.argv[1]) if sys.argv[1] else MemoryExchange()
+exchange = FolderExchange(sys.argv[1])
 exchange.publish(message())
 held, done = threading.Event(), threading.Event()
 
@@ -680,12 +533,8 @@ print(ended == pid and os.waitstatus_to_exitcode(status) == 0)
 """
 
 
-@pytest.mark.parametrize("kind", [FolderExchange, MemoryExchange])
-def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have(
-    kind: type, tmp_path: Path
-) -> None:
-    place = tmp_path / "exchange" if kind is FolderExchange else ""
-    assert ended(child(FORK, place)) == "True\n"
+def test_a_forked_process_does_not_wait_for_a_thread_it_does_not_have(tmp_path: Path) -> None:
+    assert ended(child(FORK, tmp_path / "exchange")) == "True\n"
 
 
 # Writers that die, and no room
@@ -718,41 +567,22 @@ def test_a_killed_writer_leaves_a_whole_message(tmp_path: Path) -> None:
     assert exchange.fetch(federation) == [message(federation, sequence=6)]
 
 
-def without_room(folder: Path, *, killed: bool) -> subprocess.Popen[str]:
-    """A process that may write files of 1,000 bytes, and publishes a message of 4,000."""
-    return child(
+def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path: Path) -> None:
+    federation = Federation(OURS.space, features=1000, kind="weights")
+    FolderExchange(tmp_path).publish(message(federation))
+    program = (
         "import resource, signal\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        f"signal.signal(signal.SIGXFSZ, signal.{'SIG_DFL' if killed else 'SIG_IGN'})\n"
         "federation = Federation(PLANE, features=1000, kind='weights')\n"
         "try:\n"
         "    FolderExchange(sys.argv[1]).publish(message(federation, sequence=2))\n"
         "except ExchangeError as error:\n"
-        "    print(error)\n",
-        folder,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        "    print(error)\n"
     )
-
-
-def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path: Path) -> None:
-    federation = Federation(OURS.space, features=1000, kind="weights")
-    FolderExchange(tmp_path).publish(message(federation))
-    said = ended(without_room(tmp_path, killed=False))
+    said = ended(child(program, tmp_path))
     assert said == (
         f"message 2 of 'site-a' was not put into {tmp_path}: File too large; "
         "free some space there, or raise the limit on the size of files\n"
     )
     assert FolderExchange(tmp_path).fetch(federation) == [message(federation)]
     assert len(os.listdir(home(tmp_path, federation))) == 1
-
-
-def test_what_a_writer_left_that_died_midway_is_ignored(tmp_path: Path) -> None:
-    federation = Federation(OURS.space, features=1000, kind="weights")
-    exchange = FolderExchange(tmp_path)
-    exchange.publish(message(federation))
-    writer = without_room(tmp_path, killed=True)
-    writer.communicate(timeout=300)
-    assert writer.returncode == -signal.SIGXFSZ
-    [left] = home(tmp_path, federation).glob(".*")
-    assert 0 < left.stat().st_size <= 1000
-    assert exchange.fetch(federation) == [message(federation)]

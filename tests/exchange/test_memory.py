@@ -11,6 +11,8 @@ from fedbo.exchange import MemoryExchange
 
 
 class TestMemoryExchange(ExchangeContract):
+    lists_all = False
+
     @pytest.fixture
     def exchange(self, tmp_path: Path) -> MemoryExchange:
         return MemoryExchange()

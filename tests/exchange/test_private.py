@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fedbo.exchange import FolderExchange, MemoryExchange
 from fedbo.exchange.choice import most_in
-from fedbo.exchange.file import file_name, name_of, seal
+from fedbo.exchange.folder import file_name, name_of, seal
 from fedbo.identity import Keyring
 
 

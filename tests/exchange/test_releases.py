@@ -6,7 +6,6 @@ import contextlib
 import json
 import random
 import signal
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,15 +55,6 @@ def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledg
     assert ledger.releases(OURS) == made
     actions = [(one.action, one.kind, one.agent, one.sequence) for one in ledger.read()]
     assert actions == [("handed out", "release", "hub", number) for number in (1, 2, 3)]
-
-
-def test_what_is_recorded_is_what_is_released(ledger: Ledger, path: Path) -> None:
-    for members in (20, 400):  # whose second moments have other weights
-        made = record(ledger, OURS, (None,) * members)
-        assert ledger.read()[-1].message() == made
-        assert (made.epsilon, made.delta, made.releases) == (2.0, 1e-3, 3)
-        assert made.members == members
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 # What it costs
@@ -162,8 +152,7 @@ def test_a_line_that_was_cut_short_is_no_release(path: Path, share: float) -> No
     assert again.releases(OURS) == [first]
     assert record(again, OURS, NOBODY).sequence == 2
     assert record(Ledger(path), OURS, NOBODY).sequence == 3  # the rest of the line does not matter
-    with pytest.warns(ExchangeWarning, match="were skipped .*line 2 of"):
-        assert len(Ledger(path).read()) == 3
+    assert len(Ledger(path).read()) == 3
 
 
 # Releases that others made
@@ -241,15 +230,6 @@ def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: 
     assert make_release(exchange, OURS, other)[0].sequence == 2
     assert [one.sequence for one in other.releases(OURS)] == [1, 2]
     assert other.releases(OURS)[0] == first
-
-
-def test_when_all_were_made_there_is_no_other(ledger: Ledger) -> None:
-    exchange, once = MemoryExchange(), private()
-    members(once, exchange)
-    made, _ = make_release(exchange, once, ledger)
-    with pytest.raises(BudgetSpent, match="so there cannot be another one"):
-        make_release(exchange, once, ledger)
-    assert exchange.fetch(once) == [made]
 
 
 class Full(MemoryExchange):
@@ -392,45 +372,23 @@ def test_after_a_kill_the_recorded_release_is_published(path: Path, tmp_path: Pa
         assert exchange.fetch(agreed) == [made]
 
 
-def test_a_kill_between_record_and_publication(path: Path, tmp_path: Path) -> None:
-    """The process ends as soon as the release is recorded; the next one publishes that release."""
-    exchange = FolderExchange(tmp_path / "exchange")
-    members(OURS, exchange)
-    process = child(
-        "from contracts.releases import private\n"
-        "import os, signal\n"
-        "from fedbo.privacy import Plan\n"
-        "from fedbo.exchange.contributions import make_release\n"
-        "Ledger.publish = lambda *given: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=3))\n"
-        "make_release(FolderExchange(sys.argv[1]), agreed, Ledger(sys.argv[2]))\n",
-        exchange.address,
-        path,
-    )
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
-    assert exchange.fetch(OURS) == []
-    [recorded] = Ledger(path).releases(OURS)
-    assert make_release(exchange, OURS, Ledger(path)) == (recorded, False)
-    assert exchange.fetch(OURS) == [recorded]
-
-
-def test_a_contribution_does_not_undo_a_randomised_vote(tmp_path: Path) -> None:
-    """Whoever forgets the option once would show what the vote had hidden."""
+@pytest.mark.parametrize("epsilon", [None, 2.0, 8.0])
+def test_a_contribution_does_not_undo_a_randomised_vote(
+    tmp_path: Path, epsilon: float | None
+) -> None:
+    """Whoever forgets the option once, or changes it, would show what the vote had hidden."""
     ledger, exchange = Ledger(tmp_path / "ledger.jsonl"), MemoryExchange()
-    randomised = Settings(local_epsilon=4.0)
-    for settings, name in ((randomised, "site-a"), (Settings(), "site-b")):
-        agent = Agent(OURS, name=name, settings=settings)
+    for given, name in ((4.0, "site-a"), (None, "site-b")):
+        agent = Agent(OURS, name=name, settings=Settings(local_epsilon=given))
         agent.tell({"x": 0.3}, 1.0)
         assert ledger.publish(exchange, agent.message())
+    other = Agent(OURS, name="site-a", settings=Settings(local_epsilon=epsilon))
+    for x in (0.3, 0.4):
+        other.tell({"x": x}, 1.0)
     again = Ledger(ledger.path)
-    for settings, what in (
-        (Settings(), "it is not randomised"),
-        (Settings(local_epsilon=6.0), "it is randomised with ε = 6"),
+    for hand_out in (
+        lambda: again.publish(exchange, other.message()),
+        lambda: again.record(other.message()),
     ):
-        other = Agent(OURS, name="site-a", settings=settings)
-        for x in (0.3, 0.4):
-            other.tell({"x": x}, 1.0)
-        for use in (again.record, lambda message: again.publish(exchange, message)):
-            with pytest.raises(ExchangeError, match=f"{what}, and an earlier one was with ε = 4"):
-                use(other.message())
+        with pytest.raises(ExchangeError, match="an earlier one was randomised with ε = 4"):
+            hand_out()

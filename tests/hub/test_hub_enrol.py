@@ -103,23 +103,6 @@ def test_an_invitation_that_is_not_valid_is_refused(
     assert [one.member for one in Memberships().all()] == ["clinic"]
 
 
-def test_a_token_that_is_refused_is_kept_until_there_is_another(
-    hub: HubProcess, office: Office, liver: str
-) -> None:
-    mine = enrol(hub.address, office.invite(liver), "clinic")
-    lab = enrol(hub.address, office.invite(liver), "lab")
-    for name in ("clinic", "lab"):
-        office.remove(liver, name)
-    with pytest.raises(HubRefused):
-        enrol(hub.address, office.invite(liver)._replace(secret="x" * 32), "clinic")
-    assert Memberships().all() == [mine, lab]
-    again = enrol(hub.address, office.invite(liver), "clinic")
-    assert Memberships().all() == [again, lab] and again.token != mine.token
-    office.remove(liver, "clinic")
-    other = enrol(hub.address, office.invite(liver))  # under any name
-    assert Memberships().all() == [other]  # the others are refused
-
-
 def test_nothing_is_changed_if_the_federation_is_not_accepted(
     hub: HubProcess, office: Office, liver: str
 ) -> None:

@@ -37,7 +37,10 @@ def study_at(exchange: Any, federation: Any = FEDERATION, **options: Any) -> opt
 
 def held(exchange: Any) -> list[tuple[str, str, int]]:
     """The sender, the key and the sequence of all that is in the exchange, whoever accepts it."""
-    messages = [holding.message for holding in exchange.holdings()]
+    if isinstance(exchange, MemoryExchange):
+        messages = [*exchange._held.values()]
+    else:
+        messages = [held.message for held in exchange.holdings()]
     return [(one.sender, one.signer, one.sequence) for one in messages if one is not None]
 
 

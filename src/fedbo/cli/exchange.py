@@ -80,5 +80,5 @@ def _refused(keyring: Keyring, agreed: Federation, messages: list[Heard]) -> dic
         except MessageRefused as error:
             reasons[message] = str(error)
     fitting = [message for message in messages if message not in reasons]
-    _, refused = keyring.admit(agreed, fitting, remember="nothing")
+    _, refused = keyring.admit(agreed, fitting, remember=False)
     return reasons | {message: str(error) for message, error in refused}

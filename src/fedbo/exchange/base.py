@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fedbo.exchange.errors import ExchangeError
 from fedbo.federation.federation import Federation
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
@@ -14,32 +13,26 @@ from fedbo.message import Heard, Message
 
 
 class Identity(NamedTuple):
-    """As whom this user takes part in a federation at a place with members.
+    """As whom this user takes part in a federation at a place with members."""
 
-    Args:
-        member: The name of the member: a sender is this name, or ``member/agent``.
-        key: The public key, as text, that messages must be signed with; empty if only messages
-            that are not signed are taken; None if any will do.
-    """
-
-    member: str
-    key: str | None
+    member: str  # a sender is this name, or ``member/agent``
+    key: str | None  # public, as text; empty: messages are not signed; None: any will do
 
 
 class Holding(NamedTuple):
-    """Something at a place, of any federation.
+    """Something at a place, of any federation."""
 
-    Args:
-        message: The message or release; None if it cannot be read.
-        when: When it was put there, in seconds since 1970; None if that is not known.
-        place: Where it is: the path of a file, for example.
-        fault: Why it is not handed out to anybody; None if it is.
-    """
+    message: Heard | None  # None if it cannot be read
+    when: float | None  # it was put there, in seconds since 1970; None if that is not known
+    place: str  # the path of a file, for example
+    fault: str | None  # why it cannot be read
 
-    message: Heard | None
-    when: float | None
-    place: str
-    fault: str | None
+    @classmethod
+    def of(cls, content: Heard | str, when: float | None, place: str) -> Holding:
+        """Return what is at a place: a message, or why there is none that can be read."""
+        if isinstance(content, str):
+            return cls(None, when, place, content)
+        return cls(content, when, place, None)
 
 
 class Exchange(ABC):
@@ -77,8 +70,7 @@ class Exchange(ABC):
 
         The messages fit this federation, and the keyring accepts their keys. One that is damaged,
         does not fit or is not from its sender is left out with an `ExchangeWarning`, which is not
-        repeated until that message changes. If the place tells of other federations, there is one
-        warning for each of them.
+        repeated. If the place tells of other federations, there is one warning for each of them.
 
         A place with more than 1,024 peers may return a selection of at most so many, in which the
         caller's own messages may be missing. Once a message is no longer returned (it was
@@ -116,13 +108,6 @@ class Exchange(ABC):
         join if this user is no member.
         """
         return None
-
-    def holdings(self) -> list[Holding]:
-        """Return everything at the place, of any federation, sorted by place.
-
-        Nothing is checked against a federation or a keyring.
-        """
-        raise ExchangeError(f"{self.address} cannot list what it holds")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeGuard
 
+from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
-from fedbo.exchange.errors import ExchangeError, failed
+from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.federation.federation import Federation
-from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
+from fedbo.outside import printable, shortened
 
 LARGEST = 64 * 2**20  # bytes of a message: enough for a belief with M = 5,700
 RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
+NAMED = 5  # things skipped that one fetch names; the rest are counted
 _BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
-_DIFFERENCES = 3  # of other federations that a notice names
+_LONGEST = 1000  # characters of a warning that may quote others
+
+#: What is at a place: a message, a release, a withdrawal, or why nobody can read it.
+Content = Heard | Withdrawal | str
 
 
 class Origin(NamedTuple):
@@ -34,31 +38,12 @@ def origin(signed: Heard | Withdrawal) -> Origin:
     return Origin(signed.fingerprint, signed.sender, signed.key)
 
 
-class Outlawed:
-    """Which messages their senders have withdrawn.
-
-    Args:
-        withdrawals: Their withdrawals, with valid signatures.
-    """
-
-    def __init__(self, withdrawals: Iterable[Withdrawal]) -> None:
-        self._upto: dict[Origin, int] = {}
-        for withdrawal in withdrawals:
-            source = origin(withdrawal)
-            self._upto[source] = max(withdrawal.sequence, self._upto.get(source, 0))
-
-    def __contains__(self, message: Heard) -> bool:
-        if not isinstance(message, Message):  # a release is never withdrawn
-            return False
-        return message.sequence <= self._upto.get(origin(message), -1)
-
-
 class OpenExchange(Exchange):
     """An exchange whose place shows everything to those who can reach it, contributions too."""
 
     @abstractmethod
     def _chosen(self, federation: Federation) -> list[Heard]:
-        """Return what `chosen` returns, and warn of what does not count."""
+        """Return what `choose` returns, and warn of what does not count."""
 
     def fetch(self, federation: Federation) -> list[Heard]:
         wanted = Message if federation.privacy is None else Release
@@ -85,17 +70,6 @@ def most_bytes(numbers: int) -> int:
     return min(LARGEST, numbers + _BESIDE)
 
 
-def check_fit(federation: Federation, content: Heard | Withdrawal) -> None:
-    """Raise `MessageRefused` if it is not for this federation, or its signature is not valid."""
-    if isinstance(content, Heard):
-        federation.check(content)
-    elif (difference := federation.fingerprint.mismatch(content.fingerprint)) is not None:
-        what = f"{content.type} {content.sequence} of {content.sender!r}"
-        raise MessageRefused(f"{what}: {difference}")
-    if content.key:
-        verify(content)
-
-
 def signature_fault(signed: Heard | Withdrawal) -> str | None:
     """Say what is wrong with a signature; None if it is valid, or if there is none."""
     try:
@@ -106,82 +80,120 @@ def signature_fault(signed: Heard | Withdrawal) -> str | None:
     return None
 
 
-def replaces(message: Heard, other: Heard | None) -> bool:
-    """Return whether a message takes the place of another one of the same origin."""
-    if other is None or other.sequence < message.sequence:
-        return True
-    return signature_fault(other) is not None  # a forged message blocks nobody
+def replaces(message: Heard, other: Content | None) -> bool:
+    """Return whether a message takes the place of what is where it goes."""
+    return (
+        not isinstance(other, Heard)
+        or origin(other) != origin(message)
+        or other.sequence < message.sequence
+        or signature_fault(other) is not None  # a forged message blocks nobody
+    )
 
 
-def chosen(
-    federation: Federation, keyring: Keyring, messages: Iterable[Heard]
-) -> tuple[list[Heard], list[tuple[Heard, str]]]:
+def standing(messages: Sequence[Heard], withdrawals: Iterable[Content | None]) -> list[Heard]:
+    """Return the messages that their senders have not withdrawn; a release never is."""
+    upto: dict[Origin, int] = {}
+    for withdrawal in withdrawals:
+        if isinstance(withdrawal, Withdrawal) and signature_fault(withdrawal) is None:
+            source = origin(withdrawal)
+            upto[source] = max(withdrawal.sequence, upto.get(source, 0))
+    return [
+        message
+        for message in messages
+        if isinstance(message, Release) or message.sequence > upto.get(origin(message), -1)
+    ]
+
+
+def choose(
+    federation: Federation, keyring: Keyring, contents: Iterable[tuple[str, Content]]
+) -> tuple[list[Heard], list[str]]:
     """Choose the latest message of each sender that the keyring accepts, and the latest release.
 
-    Args:
-        federation: The federation that all messages fit.
-        keyring: Which keys belong to whom.
-        messages: Messages and releases without a signature or with a valid one, in any order.
+    The contents of a place may be in any order, each with a name for people.
 
     Returns:
-        These messages, sorted by sender, and those that the keyring refuses, with the reason.
+        These messages, sorted by sender, and what was skipped, with the reason.
     """
+    labels: dict[Heard | Withdrawal, str] = {}
+    faults: list[str] = []
+    for label, content in contents:
+        try:
+            if isinstance(content, str):
+                raise MessageRefused(content)
+            _check_fit(federation, content)
+            labels[content] = label
+        except MessageRefused as error:
+            faults.append(f"{label} was skipped: {error}")
     latest: dict[tuple[str, bytes, str], Heard] = {}
-    for message in messages:
+    for message in standing([each for each in labels if isinstance(each, Heard)], labels):
         key = message.sender, message.key, message.type
         if (other := latest.get(key)) is not None:  # of equally late ones, all keep the same
             message = max(message, other, key=lambda each: (each.sequence, each.encode()))
         latest[key] = message
-    try:
+    with failing(f"keys cannot be looked up in {keyring}"):
         accepted, refused = keyring.admit(federation, [latest[key] for key in sorted(latest)])
-    except FileRefused as error:
-        raise ExchangeError(str(error)) from None
-    except OSError as error:
-        raise failed(f"keys cannot be looked up in {keyring}", error) from error
-    return accepted, [(message, str(error)) for message, error in refused]
+    faults += [f"{labels[message]} was skipped: {error}" for message, error in refused]
+    return accepted, faults
+
+
+def tell(faults: Iterable[str], told: set[str], address: str) -> None:
+    """Warn of each fault that was not told the last time; of very many, the rest is counted."""
+    now = dict.fromkeys(printable(shortened(text, _LONGEST)) for text in faults)
+    news = [text for text in now if text not in told]
+    told.clear()
+    told.update(now)
+    for text in news[:NAMED]:
+        warn(text, ExchangeWarning)
+    if (surplus := len(news) - NAMED) > 0:
+        warn(f"{surplus:,} more messages in {address} were skipped", ExchangeWarning)
+
+
+def foreign(address: str, federation: Federation, other: bytes) -> str:
+    """Say that another federation is at a place too, and in what it differs."""
+    return (
+        f"another federation is here, in {address}, and ignored: "
+        f"{federation.fingerprint.mismatch(other)}. Sites hear one another if they have the same "
+        "federation file"
+    )
 
 
 def is_withdrawable(
-    message: Message,
+    message: Content | None,
     federation: Federation,
     sender: str,
     keys: KeyPair | None,
     mine: Callable[[Message], bool] | None,
-) -> bool:
+) -> TypeGuard[Message]:
     """Return whether `Exchange.withdraw` with these arguments withdraws the message.
 
     One with a forged signature is not handed out, and must not determine the sequence up to which
     messages are withdrawn.
     """
-    source = Origin(federation.fingerprint, sender, b"" if keys is None else keys.public)
     return (
-        origin(message) == source
+        isinstance(message, Message)
+        and origin(message) == origin_of(federation, sender, keys)
         and signature_fault(message) is None
         and (mine is None or mine(message))
     )
 
 
-def withdrawal_of(message: Message, keys: KeyPair) -> Withdrawal:
+def origin_of(federation: Federation, sender: str, keys: KeyPair | None) -> Origin:
+    """Return the origin of what an agent sends in a federation, signed with these keys if any."""
+    return Origin(bytes(federation.fingerprint), sender, b"" if keys is None else keys.public)
+
+
+def withdrawal_of(message: Heard, keys: KeyPair) -> Withdrawal:
     """Return the signed withdrawal of a message and all earlier ones."""
     fingerprint, sender, _ = origin(message)
     return keys.sign(Withdrawal(fingerprint=fingerprint, sender=sender, sequence=message.sequence))
 
 
-def foreign_notice(address: str, federation: Federation, others: Iterable[bytes]) -> str:
-    """Say that other federations are at a place too, and in what they differ.
-
-    Args:
-        address: The place.
-        federation: The federation that was looked for.
-        others: The fingerprints of other federations, at least one.
-    """
-    fingerprints = sorted(others)
-    n = len(fingerprints)
-    who = "another federation is" if n == 1 else f"{n:,} other federations are"
-    mismatches = [federation.fingerprint.mismatch(other) for other in fingerprints]
-    shown = "; or ".join(text for text in mismatches[:_DIFFERENCES] if text)
-    return (
-        f"{who} here, in {address}, and ignored: {shown}{'; …' if n > _DIFFERENCES else ''}. Sites "
-        "hear one another if they have the same federation file; fedbo exchange status "
-        f"{shlex.quote(address)} lists all"
-    )
+def _check_fit(federation: Federation, content: Heard | Withdrawal) -> None:
+    """Raise `MessageRefused` if it is not for this federation, or its signature is not valid."""
+    if not isinstance(content, Withdrawal):
+        federation.check(content)
+    elif (difference := federation.fingerprint.mismatch(content.fingerprint)) is not None:
+        what = f"{content.type} {content.sequence} of {content.sender!r}"
+        raise MessageRefused(f"{what}: {difference}")
+    if content.key:
+        verify(content)

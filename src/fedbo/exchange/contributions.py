@@ -27,25 +27,19 @@ def make_release(
     """Make the next private release of the contributions at an exchange, and publish it.
 
     A release that was recorded before and is not at the exchange, perhaps because the process was
-    killed, is published first, and then no other one is made.
+    killed, is published first, and then no other one is made. Without contributions, and if the
+    budget is spent, that is an error.
 
     Args:
         exchange: Where the contributions are, and where the release goes.
         federation: The federation, with its privacy plan.
         ledger: The record of this party, to which the release is added before it is published.
-        keys: The key pair of this party, which signs the release; without one (default) it is not
-            signed.
+        keys: Sign the release; by default it is not signed.
         ask: Is called with the number of a new release and the contributions to it, before it is
             made. If it raises, nothing is spent.
 
     Returns:
         The release, and whether it is new.
-
-    Raises:
-        BudgetSpent: If all planned releases were made.
-        KeyRefused: If the federation lists another key of this party.
-        ExchangeError: If there are no contributions, or if the release cannot be recorded or
-            published.
     """
     plan = federation.require_plan()
     check_signer(federation, keys)

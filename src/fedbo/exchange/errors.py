@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from collections.abc import Iterator
+
+from fedbo.files import FileRefused
 
 _ADVICE = {
     errno.EACCES: "ask for permission to use it",
@@ -13,6 +17,7 @@ _ADVICE = {
     errno.EFBIG: "free some space there, or raise the limit on the size of files",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.ELOOP: "put a folder there instead",
+    errno.ENOTDIR: "give the path of a folder",
 }
 
 
@@ -24,7 +29,16 @@ class ExchangeWarning(UserWarning):
     """Something in an exchange was skipped; the text says what and why."""
 
 
-def failed(what: str, error: OSError) -> ExchangeError:
-    """Return the error that says what failed, why, and what to do."""
-    advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
-    return ExchangeError(f"{what}: {error.strerror or error}; {advice}")
+@contextlib.contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Turn an error of the operating system into one that says what failed, and what to do."""
+    try:
+        yield
+    except ExchangeError:
+        raise
+    except FileRefused as error:
+        raise ExchangeError(f"{what}: {error}") from error
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
+        reason = f"{error.strerror}; {advice}" if error.strerror else str(error)
+        raise ExchangeError(f"{what}: {reason}") from error

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Self
 
-from fedbo.caller import warn
-from fedbo.exchange.base import Holding
 from fedbo.exchange.choice import (
     OpenExchange,
     Origin,
-    Outlawed,
-    check_fit,
-    chosen,
-    foreign_notice,
+    choose,
+    foreign,
     is_withdrawable,
     origin,
+    origin_of,
     replaces,
-    signature_fault,
+    standing,
+    tell,
     withdrawal_of,
 )
-from fedbo.exchange.errors import ExchangeWarning
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
-from fedbo.message import Heard, Message, MessageRefused, Withdrawal
+from fedbo.message import Heard, Message, Withdrawal
 
 
 class MemoryExchange(OpenExchange):
@@ -50,12 +47,9 @@ class MemoryExchange(OpenExchange):
         self.address = "memory"
         self.keyring: Keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
-        # With the type, and when it was published.
-        self._held: dict[tuple[str, Origin], tuple[Heard, float]] = {}
+        self._held: dict[tuple[str, Origin], Heard] = {}  # by type and origin
         self._withdrawn: dict[Origin, Withdrawal] = {}
-        # What was warned of, by federation: messages that are skipped, and other federations.
-        self._skipped: dict[bytes, set[tuple[Heard, str]]] = {}
-        self._foreign: dict[bytes, set[bytes]] = {}
+        self._told: defaultdict[bytes, set[str]] = defaultdict(set)  # warnings, by federation
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -63,36 +57,20 @@ class MemoryExchange(OpenExchange):
     def publish(self, message: Heard) -> bool:
         key = message.type, origin(message)
         with self._lock:
-            if message in Outlawed(self._withdrawn.values()):
+            if not standing([message], self._withdrawn.values()):
                 return False
-            before, _ = self._held.get(key, (None, None))
-            if replaces(message, before):
-                self._held[key] = message, time.time()
-            return self._held[key][0].encode() == message.encode()
+            if replaces(message, self._held.get(key)):
+                self._held[key] = message
+            return self._held[key].encode() == message.encode()
 
     def _chosen(self, federation: Federation) -> list[Heard]:
         own = bytes(federation.fingerprint)
         with self._lock:
-            fitting: list[Heard] = []
-            faults: set[tuple[Heard, str]] = set()
-            for message, _ in self._held.values():
-                if message.fingerprint == own:
-                    try:
-                        check_fit(federation, message)
-                        fitting.append(message)
-                    except MessageRefused as error:
-                        faults.add((message, str(error)))
-            messages, refused = chosen(federation, self.keyring, fitting)
-            faults.update(refused)
-            news = sorted(text for _, text in faults - self._skipped.get(own, set()))
-            self._skipped[own] = faults
-            foreign = {message.fingerprint for message, _ in self._held.values()} - {own}
-            new_foreign = foreign - self._foreign.get(own, set())
-            self._foreign[own] = self._foreign.get(own, set()) | foreign
-        for text in news:
-            warn(f"a message was skipped: {text}", ExchangeWarning)
-        if new_foreign:
-            warn(foreign_notice(self.address, federation, new_foreign), ExchangeWarning)
+            ours = [("a message", each) for each in self._held.values() if each.fingerprint == own]
+            messages, faults = choose(federation, self.keyring, ours)
+            others = {each.fingerprint for each in self._held.values()} - {own}
+            faults += [foreign(self.address, federation, other) for other in sorted(others)]
+            tell(faults, self._told[own], self.address)
         return messages
 
     def withdraw(
@@ -102,22 +80,12 @@ class MemoryExchange(OpenExchange):
         keys: KeyPair | None = None,
         mine: Callable[[Message], bool] | None = None,
     ) -> bool:
-        source = Origin(bytes(federation.fingerprint), sender, keys.public if keys else b"")
+        source = origin_of(federation, sender, keys)
         with self._lock:
-            message, _ = self._held.get((Message.type, source), (None, None))
-            if not isinstance(message, Message):
-                return False
-            if not is_withdrawable(message, federation, sender, keys, mine):
+            message = self._held.get((Message.type, source))
+            if message is None or not is_withdrawable(message, federation, sender, keys, mine):
                 return False
             del self._held[Message.type, source]
             if keys is not None:
                 self._withdrawn[source] = withdrawal_of(message, keys)
         return True
-
-    def holdings(self) -> list[Holding]:
-        with self._lock:
-            held = sorted(self._held.items())
-        return [
-            Holding(message, when, self.address, signature_fault(message))
-            for _, (message, when) in held
-        ]

@@ -40,6 +40,8 @@ class OpenFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self.fd = os.open(path, _FOLDER) if _BY_DESCRIPTOR else None
+        if self.fd is None:
+            os.scandir(path).close()  # or an error
 
     def __enter__(self) -> Self:
         return self
@@ -51,27 +53,22 @@ class OpenFolder:
     def subfolder(self, name: str, *, create: bool = False) -> OpenFolder:
         """Open a folder in this one; an OSError with ``errno.ELOOP`` if it is a link.
 
-        Args:
-            name: Its name.
-            create: Whether to create it, with this folder's permissions, if it does not exist.
+        With ``create``, it is created with this folder's permissions if it does not exist.
         """
-        is_new = create and self._make(name)
+        is_new = False
+        if create:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._at(name), dir_fd=self.fd)
+                is_new = True
         below = OpenFolder.__new__(OpenFolder)
         below.path, below.fd = os.path.join(self.path, name), None
-        link = OSError(errno.ELOOP, f"{below.path} is a link, and could lead anywhere", below.path)
-        if self.fd is None:
-            if self._is_link(name):
-                raise link
-            return below
-        try:
+        if self._is_link(name):
+            raise OSError(errno.ELOOP, f"{below.path} is a link, and could lead anywhere")
+        if self.fd is not None:  # without following a link that has just been put there
             below.fd = os.open(name, _FOLDER | _NO_LINKS, dir_fd=self.fd)
-        except OSError:
-            if self._is_link(name):
-                raise link from None
-            raise
-        if is_new:
-            _permit(below.fd, self._mode())
-            files.sync("", self.fd)
+            if is_new:
+                _permit(below.fd, self._mode())
+                files.sync("", self.fd)
         return below
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
@@ -111,13 +108,6 @@ class OpenFolder:
         with contextlib.suppress(FileNotFoundError):
             return stat.S_ISLNK(self.status(name).st_mode)
         return False
-
-    def _make(self, name: str) -> bool:
-        try:
-            os.mkdir(self._at(name), dir_fd=self.fd)
-        except FileExistsError:
-            return False
-        return True
 
 
 def _permit(fd: int, mode: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from flwr.app import Context
 
-from fedbo.exchange.file import file_name
+from fedbo.exchange.folder import file_name
 from fedbo.federation.federation import Federation
 from fedbo.state import state_folder
 

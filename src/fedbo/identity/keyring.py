@@ -17,7 +17,6 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -29,8 +28,7 @@ from fedbo.message.signed import MessageRefused, Signed, key_text, member, parse
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
-MOST = 100_000  # names in one federation
-MOST_OVERALL = 200_000  # so that the file stays below its limit
+MOST = 200_000  # names, so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
 _EVERYWHERE = ""  # stands for all federations
 
@@ -92,10 +90,7 @@ class Keyring:
 
     @classmethod
     def user(cls) -> Keyring:
-        """Return the user's keyring: ``known_keys.json`` in the state folder.
-
-        A user without a home folder has a keyring in memory.
-        """
+        """Return the user's keyring, in the state folder if there is one."""
         try:
             return cls(state_folder() / NAME)
         except StateMissing:
@@ -109,15 +104,14 @@ class Keyring:
         federation: Federation,
         messages: Iterable[S],
         *,
-        remember: Literal["accepted", "all", "nothing"] = "accepted",
+        remember: bool = True,
     ) -> tuple[list[S], list[tuple[S, NotTrusted]]]:
         """Sort messages into those whose sender is who it says, and the others.
 
         Args:
             federation: The federation that all of them fit.
             messages: Messages and withdrawals.
-            remember: Which keys to remember of those that are seen for the first time: of what is
-                "accepted" (default), of "all" if none is refused, or "nothing".
+            remember: Whether to remember the keys of new names (default).
 
         Returns:
             Those that are accepted, in their order, and the others, each with the reason.
@@ -126,25 +120,23 @@ class Keyring:
         with self._lock:
             self._read()
             accepted, refused, new = self._sorted(federation, messages)
-            if new and (remember == "accepted" or (remember == "all" and not refused)):
+            if new and remember:
                 with self._changing():  # another process may have been first
                     accepted, refused, new = self._sorted(federation, messages)
-                    if remember == "accepted" or not refused:
-                        self._held.known.setdefault(_place(federation), {}).update(new)
-                        self._write()
+                    self._held.known.setdefault(_place(federation), {}).update(new)
+                    self._write()
         return accepted, refused
 
     def check(self, federation: Federation, messages: Iterable[S]) -> None:
-        """Raise `NotTrusted` unless `admit` would accept all; then remember their keys."""
-        _, refused = self.admit(federation, messages, remember="all")
-        if refused:
-            raise refused[0][1]
+        """Raise `NotTrusted` unless `admit` accepts all; else remember none of their keys."""
+        messages = list(messages)
+        for remember in (False, True):
+            _, refused = self.admit(federation, messages, remember=remember)
+            if refused:
+                raise refused[0][1]
 
     def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
-        """Tell whether a message that was accepted before would still be.
-
-        The key is the one that it is signed with; empty if it is not signed.
-        """
+        """Tell whether a message, signed with this key if any, is still accepted."""
         with self._lock:
             text = key_text(key) if key else ""
             return self._fault(federation, member(sender), text) is None
@@ -156,16 +148,7 @@ class Keyring:
             return self._changes
 
     def claim(self, name: str, key: bytes, federation: Federation) -> str | None:
-        """Remember that a name belongs to this user, unless it belongs to another site.
-
-        Args:
-            name: The name of an agent of this user.
-            key: The public key that it signs with.
-            federation: The federation in which this counts.
-
-        Returns:
-            Why the name or the key cannot be used; None if it can.
-        """
+        """Remember that a name and its key are this user's; return why they cannot be, or None."""
         text, name = key_text(key), member(name)
         with self._lock, self._changing():
             if text in self._held.revoked:
@@ -185,13 +168,8 @@ class Keyring:
     def trust(self, name: str, key: bytes, federation: Federation | None = None) -> None:
         """From now on, accept this key under this name, in place of any other.
 
-        Args:
-            name: The name of a member.
-            key: The 32 bytes of its public key.
-            federation: The federation in which this counts; None (default) is every federation.
-
-        Raises:
-            ValueError: If it is not a key, or one with which anyone can sign.
+        It counts in one federation, or in all (default). It raises a ValueError if it is not a key,
+        or one with which anyone can sign.
         """
         text, name = key_text(key), member(name)
         parse_key(text)
@@ -226,20 +204,14 @@ class Keyring:
             self.trust(name, parse_key(key), federation)
 
     def known(self, federation: Federation | None = None) -> dict[str, str]:
-        """Return the keys that are known, as text, by the names of members.
-
-        Without a federation, those of all of them.
-        """
+        """Return the keys that are known in a federation, or in any, as text, by name."""
         known = self.by_federation()
         if federation is not None:
             return known.get(_EVERYWHERE, {}) | known.get(_place(federation), {})
         return {name: key for names in known.values() for name, key in names.items()}
 
     def by_federation(self) -> dict[str, dict[str, str]]:
-        """Return all known keys, as text, by federation and name.
-
-        The federation is its fingerprint; empty stands for all.
-        """
+        """Return all known keys, as text, by fingerprint (empty: everywhere) and name."""
         with self._lock:
             self._read()
             return {place: dict(names) for place, names in self._held.known.items() if names}
@@ -271,8 +243,7 @@ class Keyring:
             valid.append(message)
             if message.key and message.signer not in self._held.revoked:
                 claims.setdefault(member(message.sender), set()).add(message.signer)
-        overall = sum(map(len, self._held.known.values()))
-        room = min(MOST - len(self._held.known.get(_place(federation), {})), MOST_OVERALL - overall)
+        room = MOST - sum(map(len, self._held.known.values()))
         for message in valid:
             name, key = member(message.sender), message.signer
             fault = self._fault(federation, name, key, claims.get(name, ()))
@@ -291,13 +262,9 @@ class Keyring:
     def _fault(
         self, federation: Federation, name: str, key: str, claims: Collection[str] = ()
     ) -> Reason | None:
-        """Say why what has this key cannot be from a member; None if it can be.
+        """Say why what has this key (empty if none) cannot be from a member; None if it can be.
 
-        Args:
-            federation: The federation.
-            name: The name of the member.
-            key: The key, as text; empty if there is no signature.
-            claims: All keys that come with this name at once.
+        ``claims`` are all keys that come with this name at once.
         """
         if key in self._held.revoked:
             return Reason.REVOKED
@@ -388,9 +355,8 @@ def _place(federation: Federation | None) -> str:
 def listed_keys(federation: Federation, name: str) -> KeyPair | None:
     """Return the key pair of a listed member, from this user's keys; None if none are listed.
 
-    Raises:
-        KeyRefused: If the federation lists members, and not this one, or if the private key is not
-            on this machine.
+    It raises `KeyRefused` if the federation does not list this one, or if the private key is not on
+    this machine.
     """
     if not federation.members:
         return None

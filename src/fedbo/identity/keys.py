@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -107,9 +106,7 @@ class KeyPair:
         Args:
             path: A file with a private key, which must exist; the user's own by default.
 
-        Raises:
-            KeyRefused: If the file is not a private key, or if others can read it.
-            OSError: If the file cannot be read or created.
+        It raises `KeyRefused` if the file is not a private key, or if others can read it.
         """
         _require_package()
         if path is not None:
@@ -254,15 +251,6 @@ def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:
 
     pem = keys._private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     make_folder(path.parent)
-    if replace:
-        files.write(path, pem, 0o600)
-    else:  # a link is only made if the name is free: processes that start together have one key
-        complete = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        files.write(complete, pem, 0o600)
-        try:
-            os.link(complete, path)
-        except OSError:  # the name is taken, or there are no hard links here
-            if not path.exists():
-                files.write(path, pem, 0o600)
-        finally:
-            complete.unlink()
+    with files.alone(path.parent):  # processes that start together have one key
+        if replace or not path.exists():
+            files.write(path, pem, 0o600)

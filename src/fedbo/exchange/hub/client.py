@@ -1,8 +1,8 @@
 """The HTTP client of a member: every request to a hub, and everything that can go wrong with it.
 
 Whatever a hub answers, or does not answer, becomes an `ExchangeError` that says what to do. An
-answer has a limit in size, before and after decompression, and in time. Nothing in an error or a
-log comes from a request: it may hold a token.
+answer has a limit in size and in time. Nothing in an error or a log comes from a request: it may
+hold a token.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import secrets
 import ssl
 import time
 import weakref
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -38,9 +37,13 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; each pause is up to twice t
 _BUSY = (429, 503)  # statuses with which the hub says that it has done nothing
 _BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
 _LONGEST = 500  # characters of what a hub says
+_WRONG_TOKEN = (
+    "The hub does not accept your token: you were revoked or removed, the token was rotated on "
+    "another machine, or the hub was restored from a backup. Ask whoever runs it; to join again, "
+    "run fedbo hub leave first"
+)
 
 _sleep = time.sleep
-_abandoned: list[object] = []  # the connections of a parent process
 _jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 
 
@@ -71,8 +74,8 @@ class _Problem(msgspec.Struct):
 class _Passing(Exception):
     """A request has failed in a way that may pass, after some seconds at least."""
 
-    def __init__(self, error: ExchangeError, after: float = 0.0, *, is_down: bool = True) -> None:
-        self.error, self.after, self.is_down = error, after, is_down
+    def __init__(self, error: ExchangeError, after: float = 0.0) -> None:
+        self.error, self.after = error, after
 
 
 class Client:
@@ -82,12 +85,9 @@ class Client:
     ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. A redirect is never
     followed.
 
-    A call that fails is tried again, with growing random pauses, for `BUDGET` seconds; once a hub
-    was out of reach, only once until it answers again.
+    A call that fails is tried again, with growing random pauses, for `BUDGET` seconds; after one
+    that failed, only once.
 
-    Args:
-        url: The address of the hub.
-        token: Of the member; None if there is none yet.
     """
 
     def __init__(self, url: HubUrl | str, token: str | None = None) -> None:
@@ -96,7 +96,7 @@ class Client:
         self._lock = Lock()
         self._pid = os.getpid()
         self._http: httpx.Client | None = None
-        self._is_down = False
+        self._has_failed = False
 
     def __repr__(self) -> str:
         return f"Client({self.url.base!r})"
@@ -115,24 +115,13 @@ class Client:
         most: int = MOST,
         once: bool = False,
     ) -> bytes:
-        """Send bytes, and return the bytes of the answer.
+        """Send bytes, and return the bytes of the answer, at most so many.
 
-        Args:
-            method: Of HTTP.
-            path: Below the hub's address.
-            content: What to send; None sends nothing.
-            media_type: Of the content.
-            query: What follows the path.
-            most: The most bytes that the answer may have.
-            once: Whether to try again only if it was certainly not done.
-
-        Raises:
-            HubRefused: If the hub refuses it.
-            Unreachable: If there is no connection to the hub.
-            ExchangeError: If the hub does not answer, or not as a hub does. It may have done it.
+        After `HubRefused` and `Unreachable` the hub has not done it; after another `ExchangeError`
+        it may have. With ``once``, it is then not tried again.
         """
         httpx, http = self._connected()
-        headers = {"Accept-Encoding": "gzip"}
+        headers = {"Accept-Encoding": "identity"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         if content is not None:
@@ -140,24 +129,30 @@ class Client:
         request = http.build_request(
             method, self.url.base + path, params=query, content=content, headers=headers
         )
-        end, pause, was_down = time.monotonic() + BUDGET, _FIRST_PAUSE, self._is_down
+        end, pause = time.monotonic() + BUDGET, _FIRST_PAUSE
+        is_last, self._has_failed = self._has_failed, True
         while True:
             try:
                 answer = self._attempt(httpx, http, request, most, end)
-                self._is_down = False
+                self._has_failed = False
                 return answer
             except _Passing as failure:
-                self._is_down = failure.is_down
                 wait = max(_jitter.uniform(0, pause), failure.after)
-                is_last = was_down or time.monotonic() + wait > end
                 may_be_done = not isinstance(failure.error, HubRefused | Unreachable)
-                if is_last or (once and may_be_done):
+                if is_last or time.monotonic() + wait > end or (once and may_be_done):
                     raise failure.error from None
-            except ExchangeError as error:
-                self._is_down = isinstance(error, Unreachable)
+            except (HubRefused, StrangeAnswer):
+                self._has_failed = False
                 raise
             pause = min(2 * pause, _LONGEST_PAUSE)
             _sleep(wait)
+
+    def ask(self, method: str, path: str, body: object, answer: type[T], **options: Any) -> T:
+        """Send JSON, and return what the hub answers in JSON; the options are those of `send`."""
+        question = None if body is None else msgspec.json.encode(body)
+        data = self.send(method, path, question, **options)
+        content: T = self.read(msgspec.json.Decoder(answer), data)
+        return content
 
     def read(self, decoder: Any, answer: bytes) -> Any:
         """Return what a decoder of msgspec finds in an answer."""
@@ -165,12 +160,6 @@ class Client:
             return decoder.decode(answer)
         except (ValueError, RecursionError) as error:
             raise self.strange(shortened(printable(str(error)), _LONGEST)) from None
-
-    def ask(self, path: str, body: object, answer: type[T], **options: Any) -> T:
-        """Post JSON, and return what the hub answers in JSON; the options are those of `send`."""
-        data = self.send("POST", path, msgspec.json.encode(body), **options)
-        content: T = self.read(msgspec.json.Decoder(answer), data)
-        return content
 
     def strange(self, why: str) -> StrangeAnswer:
         """Return the error for an answer that no hub gives."""
@@ -189,10 +178,9 @@ class Client:
             for piece in response.iter_raw():
                 data += piece
                 if len(data) > most:
-                    self._too_large(most)
+                    raise self.strange(f"its answer has more than {most:,} bytes")
                 if time.monotonic() > end + _READ:
                     raise self.strange("its answer takes too long")
-            content = self._decompressed(response, bytes(data), most)
         except package.HTTPError as error:
             self._fail(package, error)
         except ExchangeError:
@@ -203,29 +191,8 @@ class Client:
             if response is not None:
                 response.close()
         if not response.is_success:
-            self._refuse(response, content)
-        return content
-
-    def _decompressed(self, response: httpx.Response, data: bytes, most: int) -> bytes:
-        """Decompress an answer; never to more bytes than it may have."""
-        coding = response.headers.get("Content-Encoding", "identity").lower()
-        if coding == "identity":
-            return data
-        if coding != "gzip":
-            raise self.strange(f"its answer is encoded as {printable(shortened(coding))!r}")
-        reader = zlib.decompressobj(31)
-        try:
-            content = reader.decompress(data, most + 1)
-        except zlib.error:
-            raise self.strange("its answer cannot be decompressed") from None
-        if len(content) > most:
-            self._too_large(most)
-        if not reader.eof:
-            raise self.strange("its answer is cut short")
-        return content
-
-    def _too_large(self, most: int) -> NoReturn:
-        raise self.strange(f"its answer has more than {most:,} bytes")
+            self._refuse(response, bytes(data))
+        return bytes(data)
 
     def _refuse(self, response: httpx.Response, content: bytes) -> NoReturn:
         """Raise the error for an answer that is not a success."""
@@ -242,20 +209,13 @@ class Client:
         slug = shortened(printable(problem.type.rpartition("/")[2]))
         parts = [printable(shortened(text, _LONGEST)) for text in (problem.title, problem.detail)]
         text = ": ".join(part for part in parts if part) or f"it answers with status {status}"
-        if slug == "wrong-token":
-            text = (
-                "The hub does not accept your token: you were revoked or removed, the token was "
-                "rotated on another machine, or the hub was restored from a backup. Ask whoever "
-                "runs it"
-            )
-        text = f"{self.url.base}: {text}"
-        after = _seconds(response.headers.get("Retry-After", ""))
+        text = f"{self.url.base}: {_WRONG_TOKEN if slug == 'wrong-token' else text}"
+        after = response.headers.get("Retry-After", "")[:9]
+        seconds = float(after) if after.isascii() and after.isdigit() else 0.0
         if status in _BETWEEN:
-            raise _Passing(ExchangeError(text), after)
+            raise _Passing(ExchangeError(text), seconds)
         error = HubRefused(text, slug)
-        if status in _BUSY:
-            raise _Passing(error, after, is_down=status != 429)
-        raise error
+        raise _Passing(error, seconds) if status in _BUSY else error
 
     def _fail(self, package: Any, error: Exception) -> NoReturn:
         """Raise the error for a request without an answer."""
@@ -265,25 +225,20 @@ class Client:
                 f"the certificate of {hub} is not trusted ({why}); if the hub has a private "
                 "certificate authority, set SSL_CERT_FILE to the file with its certificate"
             ) from None
-        if isinstance(error, package.ProxyError):
-            failure: ExchangeError = Unreachable(
-                f"{hub} cannot be reached through the proxy ({why}); check HTTPS_PROXY, "
-                "ALL_PROXY and NO_PROXY"
-            )
-        elif isinstance(error, package.ConnectError | package.ConnectTimeout):
-            failure = Unreachable(
-                f"{hub} cannot be reached ({why or 'no answer'}); check the address, the network, "
-                "and whether a proxy is needed (HTTPS_PROXY)"
-            )
-        else:
-            if isinstance(error, package.TimeoutException):
-                why = "it did not answer in time"
-            hint = "" if self.url.is_encrypted else ", or use https://"  # TLS hubs hang up
-            failure = ExchangeError(
+        if isinstance(error, package.ProxyError | package.ConnectError | package.ConnectTimeout):
+            raise _Passing(
+                Unreachable(
+                    f"{hub} cannot be reached ({why or 'no answer'}); check the address, the "
+                    "network, and whether a proxy is needed (HTTPS_PROXY, ALL_PROXY, NO_PROXY)"
+                )
+            ) from None
+        hint = "" if self.url.is_encrypted else ", or use https://"  # TLS hubs hang up
+        raise _Passing(
+            ExchangeError(
                 f"{hub} did not answer ({why or 'the connection was closed'}); check the network, "
                 f"and whether the hub is running{hint}"
             )
-        raise _Passing(failure) from None
+        ) from None
 
     def _connected(self) -> tuple[Any, httpx.Client]:
         """Return the package and the connections of this process."""
@@ -296,10 +251,9 @@ class Client:
             ) from None
         with self._lock:
             if self._http is None or self._pid != os.getpid():
-                if self._http is not None:
-                    _abandoned.append(self._http)  # a lock in it may be held for ever
                 self._http, self._pid = self._connect(httpx), os.getpid()
-                weakref.finalize(self, _close, self._http, self._pid)
+                # Not at exit: a courier may still send its last message.
+                weakref.finalize(self, _close, self._http, self._pid).atexit = False
             return httpx, self._http
 
     def _connect(self, package: Any) -> httpx.Client:
@@ -316,12 +270,10 @@ class Client:
                 headers={"User-Agent": f"fedbo/{__version__}"},
             )
             return client
-        except (OSError, ValueError, ImportError, package.InvalidURL) as error:
-            reason = "a proxy in HTTPS_PROXY or ALL_PROXY cannot be used"
-            if isinstance(error, OSError):  # of OpenSSL too
-                reason = "the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read"
+        except (OSError, ValueError, ImportError, package.InvalidURL):  # which may quote passwords
             raise ExchangeError(
-                f"{self.url.base} was not asked: {reason}; check these variables"
+                f"{self.url.base} was not asked: check the proxy in HTTPS_PROXY or ALL_PROXY, and "
+                "the certificates in SSL_CERT_FILE or SSL_CERT_DIR"
             ) from None
 
 
@@ -334,8 +286,3 @@ def _is_about_a_certificate(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
         error = error.__cause__ or error.__context__
     return error is not None
-
-
-def _seconds(text: str) -> float:
-    """Return the seconds that ``Retry-After`` asks for; 0 if it cannot be read."""
-    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

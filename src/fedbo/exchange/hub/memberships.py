@@ -11,28 +11,29 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from fedbo import files
-from fedbo.exchange.errors import ExchangeError, failed
+from fedbo.exchange.errors import ExchangeError, failing
 from fedbo.files import Lock, alone
 from fedbo.message import Fingerprint
-from fedbo.message.signed import parse_key
 from fedbo.outside import printable, shortened
-from fedbo.state import StateMissing, make_folder, state_folder
+from fedbo.state import make_folder, state_folder
 
 FILE_NAME = "hubs.json"
 _LARGEST = 2**22  # bytes of the file
-_TOKEN = re.compile(r"fedbo-m-[A-Za-z0-9_-]{43}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _INVITATION = re.compile(rf"({_NAME.pattern})\.([0-9a-f]{{32}})\.([A-Za-z0-9_-]{{32,64}})")
-_HOST = re.compile(r"[^\s/?#@:\[\]\\%]+|[0-9a-f:.]+", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(https?)://([^\s/?#@:\[\]\\%]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?(?:/(.*?))?/?", re.IGNORECASE
+)
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_ADDRESS = 500  # characters
+
+#: The token of a member; a header of HTTP can have it.
+Token = Annotated[str, msgspec.Meta(pattern=r"\Afedbo-m-[A-Za-z0-9_-]{43}\Z")]
 
 
 def check_name(name: str) -> str:
@@ -48,16 +49,12 @@ def check_name(name: str) -> str:
 class HubUrl(NamedTuple):
     """The address of a hub: ``https://host[:port][/FEDERATION]``.
 
-    Args:
-        base: Scheme, host and, if it is not the usual one, port.
-        federation: The name of a federation there; empty if none is named.
-
     >>> HubUrl.parse("https://Hub.Example.org:443/liver/")
     HubUrl(base='https://hub.example.org', federation='liver')
     """
 
-    base: str
-    federation: str = ""
+    base: str  # scheme, host and, if it is not the usual one, port
+    federation: str = ""  # the name of a federation there, if one is named
 
     def __str__(self) -> str:
         return f"{self.base}/{self.federation}" if self.federation else self.base
@@ -73,52 +70,43 @@ class HubUrl(NamedTuple):
         Without encryption, anyone on the way could read the token. So ``http://`` is accepted only
         for a hub on this machine.
         """
-        shown = repr(printable(shortened(address)))
-        expected = "expected https://HOST, https://HOST:PORT or https://HOST/FEDERATION"
-        if "@" in address:  # it may be a password, which is not repeated
-            raise ExchangeError(f"the address of the hub has an '@', {expected}")
-        try:
-            is_plain = address.isprintable() and " " not in address
-            if not is_plain or len(address) > _LONGEST_ADDRESS:
-                raise ValueError
-            parts = urlsplit(address)
-            scheme, host, port = parts.scheme, parts.hostname or "", parts.port
-            if not _HOST.fullmatch(host) or scheme not in _PORTS or parts.query or parts.fragment:
-                raise ValueError
-        except ValueError:
-            raise ExchangeError(f"the address of the hub is {shown}, {expected}") from None
+        # What has an "@" may have a password, which is not repeated.
+        shown = "with an '@'" if "@" in address else repr(printable(shortened(address)))
+        match = _ADDRESS.fullmatch(address)
+        port = int(match[3] or 0) if match else 0
+        if (
+            match is None
+            or not address.isprintable()
+            or len(address) > _LONGEST_ADDRESS
+            or port > 0xFFFF
+            or not _NAME.fullmatch(match[4] or "x")
+        ):
+            raise ExchangeError(
+                f"the address of the hub is {shown}, expected https://HOST, https://HOST:PORT or "
+                "https://HOST/FEDERATION"
+            )
+        scheme, host = match[1].lower(), match[2].lower()
         if scheme == "http" and not _is_loopback(host):
             raise ExchangeError(
                 f"{shown} is not encrypted, and anyone on the way could read the token: use "
                 "https://. Plain http:// is only for a hub on this machine, such as "
                 "http://127.0.0.1:8765"
             )
-        base = f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
-        if port not in (None, _PORTS[scheme]):
-            base += f":{port}"
-        name = parts.path.strip("/")
-        try:
-            return cls(base, check_name(name) if name else "")
-        except ValueError as error:
-            raise ExchangeError(f"the address of the hub is {shown}: {error}") from None
+        usual = port in (0, _PORTS[scheme])
+        return cls(f"{scheme}://{host}" + ("" if usual else f":{port}"), match[4] or "")
 
 
 class Invitation(NamedTuple):
     """An invitation to a federation: one word that is passed on by e-mail, for example.
-
-    Args:
-        name: The name of the federation at the hub.
-        fingerprint: The fingerprint of the federation, which whoever joins checks.
-        secret: What proves to the hub that one is invited; the hub knows only its hash.
 
     >>> word = "liver.000102030405060708090a0b0c0d0e0f.kT3v0Pq8Zc1sWx5rYb7nLd2fGh4jAm6u"
     >>> Invitation.parse(word).name, str(Invitation.parse(word)) == word
     ('liver', True)
     """
 
-    name: str
-    fingerprint: Fingerprint
-    secret: str
+    name: str  # of the federation at the hub
+    fingerprint: Fingerprint  # of the federation, which whoever joins checks
+    secret: str  # proves to the hub that one is invited; the hub knows only its hash
 
     def __str__(self) -> str:
         return f"{self.name}.{self.fingerprint.hex()}.{self.secret}"
@@ -139,23 +127,14 @@ class Invitation(NamedTuple):
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of a federation at a hub, as this user.
+    """A member of a federation at a hub, as this user: the key is empty if it does not sign."""
 
-    Args:
-        address: The address of the hub, without the name of the federation.
-        federation: The name of the federation there.
-        fingerprint: The fingerprint of the federation as text.
-        member: The name of the member.
-        token: What proves to the hub that this is the member. It is never shown.
-        key: The public key as text; empty if the member's messages are not signed.
-    """
-
-    address: str
-    federation: str
-    fingerprint: str
+    address: str  # of the hub, without the name of the federation
+    federation: Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME.pattern}\Z")]
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{8}(-[0-9a-f]{8}){3}\Z")]
     member: str
-    token: str
-    key: str = ""
+    token: Token
+    key: Annotated[str, msgspec.Meta(pattern=r"\A(ed25519:[A-Za-z0-9_-]{43})?\Z")] = ""
 
     def __repr__(self) -> str:
         return f"Membership({self.member!r} of {self.place}, token not shown)"
@@ -169,19 +148,6 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     def agreed(self) -> Fingerprint:
         """The fingerprint of the federation."""
         return Fingerprint(bytes.fromhex(self.fingerprint.replace("-", "")))
-
-    def is_same_member(self, other: Membership) -> bool:
-        """Whether the other is this member, perhaps with another token or key."""
-        return (self.place, self.member) == (other.place, other.member)
-
-    def check(self) -> None:
-        """Raise a ValueError that quotes nothing if this cannot be a membership."""
-        if _TOKEN.fullmatch(self.token) is None:
-            raise ValueError("a token has a wrong form")
-        check_name(self.federation)
-        Fingerprint(self.agreed)
-        if self.key:
-            parse_key(self.key)
 
 
 class _File(msgspec.Struct):
@@ -201,10 +167,8 @@ class Memberships:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if path is None:
-            try:
+            with failing("there is no folder for tokens"):
                 path = state_folder() / FILE_NAME
-            except StateMissing as error:
-                raise ExchangeError(f"there is no folder for tokens: {error}") from None
         self.path = Path(os.path.abspath(path))
         self._lock = Lock()
 
@@ -218,31 +182,26 @@ class Memberships:
             ExchangeError: If the file cannot be used, or if others can read it.
         """
         try:
-            data = files.read(self.path, _LARGEST)
-            self._check_private()
-            memberships = msgspec.json.decode(data, type=_File).memberships
-            for membership in memberships:
-                membership.check()
-        except FileNotFoundError:
-            return []
+            with failing(f"the memberships in {self.path} cannot be read"):
+                try:
+                    data = files.read(self.path, _LARGEST)
+                except FileNotFoundError:
+                    return []
+                if os.name == "posix" and self.path.stat().st_mode & 0o077:
+                    raise ExchangeError(
+                        f"other users can read the tokens in {self.path}: run chmod 600 "
+                        f"{shlex.quote(str(self.path))}, and fedbo hub rotate ADDRESS for each hub "
+                        "if someone may have copied them"
+                    )
+            return msgspec.json.decode(data, type=_File).memberships
         except (ValueError, RecursionError):  # its text could quote a token
             raise ExchangeError(
                 f"the memberships in {self.path} cannot be read: the file is damaged; restore a "
                 "copy of it, or move it away and join again"
             ) from None
-        except ExchangeError:
-            raise
-        except OSError as error:
-            raise failed(f"the memberships in {self.path} cannot be read", error) from error
-        return memberships
 
     def at(self, url: HubUrl, member: str | None = None) -> list[Membership]:
-        """Return the memberships at a hub, or in one of its federations if the address names it.
-
-        Args:
-            url: The address.
-            member: The name of the member; any by default.
-        """
+        """Return the memberships at an address; only those of this name if one is given."""
         return [
             membership
             for membership in self.all()
@@ -253,22 +212,13 @@ class Memberships:
 
     def add(self, membership: Membership) -> None:
         """Remember a membership, on the disk, in place of an earlier one of the same member."""
-        membership.check()
 
         def change(rows: list[Membership]) -> list[Membership]:
-            if not any(row.is_same_member(membership) for row in rows):
-                return [*rows, membership]
-            return [membership if row.is_same_member(membership) else row for row in rows]
+            members = {(row.place, row.member): row for row in rows}
+            members[membership.place, membership.member] = membership
+            return [*members.values()]
 
         self._change(change)
-
-    def set_key(self, membership: Membership, key: str) -> None:
-        """Change the key of a member, whatever its token is by now."""
-        self._change(
-            lambda rows: [
-                replace(row, key=key) if row.is_same_member(membership) else row for row in rows
-            ]
-        )
 
     def remove(self, membership: Membership) -> None:
         """Forget a membership. One of the same member with another token stays."""
@@ -282,32 +232,15 @@ class Memberships:
         self._change(lambda rows: rows)
 
     def _change(self, change: Callable[[list[Membership]], list[Membership]]) -> None:
-        folder = self.path.parent
-        try:
-            make_folder(folder)
-        except OSError as error:
-            raise failed(f"the folder {folder} cannot be created", error) from error
-        with self._lock, alone(folder):
-            rows = change(self.all())
-            data = msgspec.json.format(msgspec.json.encode(_File(memberships=rows)))
-            try:
-                files.write(self.path, data, 0o600)
-            except OSError as error:
-                raise failed(f"the memberships in {self.path} were not changed", error) from error
-
-    def _check_private(self) -> None:
-        if os.name == "posix" and self.path.stat().st_mode & 0o077:
-            path = shlex.quote(str(self.path))
-            raise ExchangeError(
-                f"other users can read the tokens in {self.path}: run chmod 600 {path}, and fedbo "
-                "hub rotate ADDRESS for each hub if someone may have copied them"
-            )
+        with failing(f"the memberships in {self.path} were not changed"):
+            make_folder(self.path.parent)
+            with self._lock, alone(self.path.parent):
+                data = msgspec.json.encode(_File(memberships=change(self.all())))
+                files.write(self.path, msgspec.json.format(data), 0o600)
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False

@@ -21,13 +21,6 @@ PROOF_DIGITS = 128
 class Statement(NamedTuple):
     """What a member signs to prove that a key is its own.
 
-    Args:
-        purpose: What the key is given for.
-        federation: The name of the federation at the hub.
-        fingerprint: The fingerprint of the federation.
-        member: The name of the member.
-        hashed: What `hashed` returns for the invitation's secret, or for the member's token.
-
     >>> keys = KeyPair.generate()
     >>> statement = Statement("enrol", "liver", bytes(16), "clinic", hashed("a secret"))
     >>> proof = statement.sign(keys)
@@ -38,10 +31,10 @@ class Statement(NamedTuple):
     """
 
     purpose: Literal["enrol", "rekey"]
-    federation: str
+    federation: str  # its name at the hub
     fingerprint: bytes
     member: str
-    hashed: bytes
+    hashed: bytes  # what `hashed` returns for the invitation's secret, or for the member's token
 
     def sign(self, keys: KeyPair) -> str:
         """Return the proof that this member has these keys."""

@@ -34,21 +34,13 @@ class Progress(_Wire, frozen=True):
     """How far an agent has come, for the page of its hub. A score is as secret as a trial:
     nothing is reported unless the site asks for it.
 
-    Args:
-        trials: How many trials it has told.
-        best: Its best score so far; None (default) if that is not reported.
-        saved: Its own estimate of trials saved; None (default) if that is not reported.
-
-    Raises:
-        ValueError: If a value is not possible; the text names it.
-
     >>> Progress(20, best=0.93).numbers
     2
     """
 
-    trials: int
-    best: float | None = None
-    saved: float | None = None
+    trials: int  # that it has told
+    best: float | None = None  # its best score so far
+    saved: float | None = None  # its own estimate of trials saved
 
     def __post_init__(self) -> None:
         if not 0 <= self.trials <= MOST_TRIALS:
@@ -67,24 +59,14 @@ class Progress(_Wire, frozen=True):
 
 
 class Publication(_Wire, frozen=True):
-    """A message or a signed withdrawal that a member publishes.
-
-    Args:
-        content: As its sender encoded it.
-        progress: What the page shows of the sender while this message is the latest; None
-            (default): nothing.
-    """
+    """A message or a signed withdrawal that a member publishes, as its sender encoded it."""
 
     content: bytes
-    progress: Progress | None = None
+    progress: Progress | None = None  # for the page, while this message is the latest
 
 
 class Wanted(_Wire, frozen=True):
-    """What a member asks for when it fetches.
-
-    Args:
-        cursor: What the last answer gave; empty at first.
-    """
+    """What a member asks for when it fetches: what came after the cursor of the last answer."""
 
     cursor: _Cursor = ""
 
@@ -97,20 +79,13 @@ class Handed(_Wire, frozen=True):
 
 
 class News(_Wire, frozen=True):
-    """What has changed since the cursor of the question.
+    """What has changed since the cursor of the question."""
 
-    Args:
-        cursor: For the next question.
-        is_all: Whether this is everything: the member forgets what it held before.
-        handed: What is new, the latest last. A later message of an agent has the same number as
-            the earlier one.
-        gone: The numbers of messages to forget.
-    """
-
-    cursor: _Cursor
-    is_all: bool
+    cursor: _Cursor  # for the next question
+    is_all: bool  # the member forgets what it held before
+    #: What is new, the latest last; a later message of an agent has the number of the earlier one.
     handed: Annotated[tuple[Handed, ...], _Handed]
-    gone: _Gone
+    gone: _Gone  # numbers of messages to forget
 
 
 class Listed(_Wire, frozen=True):
