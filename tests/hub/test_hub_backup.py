@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
-from contracts.hub_rows import ACTOR, AGREED, Filled, all_rows, fill
+from contracts.hub_rows import ACTOR, AGREED, Filled, all_rows, fill, message
+from hub.world import HERE, World, problem
 from sqlalchemy import Engine
 
 from fedbo.exchange.hub.memberships import Invitation
@@ -53,8 +55,10 @@ def test_a_backup_can_be_restored_into_either_database(
     other = open_database(url)
     after = all_rows(other)
     assert all(before.values()) and before.keys() == after.keys()
-    for name in before.keys() - {"hub", "audit"}:
+    for name in before.keys() - {"hub", "audit", "federation"}:
         assert after[name] == before[name]
+    ((*same, was_closed),), ((*copied, is_closed),) = before["federation"], after["federation"]
+    assert same == copied and (was_closed, is_closed) == (False, True)
     assert after["audit"][:-1] == before["audit"]
     assert after["audit"][-1][3:6] == ("command line", "restored", "")
     (old,), (new,) = before["hub"], after["hub"]
@@ -75,6 +79,34 @@ def test_only_this_user_can_read_a_backup(saved: tuple[Filled, Path]) -> None:
     content = file.read_bytes()
     for secret in (filled.secret, *filled.tokens.values()):
         assert secret[8:].encode() not in content
+
+
+def test_nobody_takes_part_after_a_restore_until_an_operator_says_so(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Members that were revoked since the backup are back, and so is all else."""
+    filled, url = fill(engine), f"sqlite:///{tmp_path}/restored.db"
+    backup(engine, tmp_path / "b")
+    with begin(engine) as connection:
+        store.revoke(connection, "liver", "Zürich 2", actor=ACTOR)
+    restore(tmp_path / "b", url)
+    token = filled.tokens["Zürich 2"]
+    with World(url) as world:
+        body = {"secret": filled.secret, "name": "new"}
+
+        def answers() -> list[httpx.Response]:
+            return [
+                world.put(message("Zürich 2", 2), token),
+                world.ask("POST", HERE + "/fetch", token, content=b"\x90"),
+                world.ask("GET", HERE + "/overview", token),
+                world.ask("POST", "/v1/members", json=body),
+            ]
+
+        assert [problem(answer) for answer in answers()] == ["not-reconciled"] * 4
+        assert not world.ask("GET", HERE + "/overview", world.operator()).json()["is_reconciled"]
+        with begin(world.engine) as connection:
+            store.reconcile(connection, "liver", actor=ACTOR)
+        assert [answer.status_code for answer in answers()] == [200, 200, 200, 201]
 
 
 def test_a_backup_while_another_process_writes(database_url: str, tmp_path: Path) -> None:

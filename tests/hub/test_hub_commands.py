@@ -201,8 +201,15 @@ def test_backup_and_restore(hub: str, place: Path) -> None:
     run("backup", "hub.backup")
     text = words("backup", "hub.backup")
     assert re.search(r"\b\d\d rows are in hub.backup \(\d+\.\d kB\)", text)
-    run("restore", "hub.backup", "--db", "sqlite:///other.db")
-    assert words("members", "--db", "sqlite:///other.db") == words("members")
+    run("revoke", "liver", "Zürich 2")
+    run("operator", "drop", "anna")
+    text = words("restore", "hub.backup", "--db", "sqlite:///other.db", "--old", hub)
+    assert "Operators: anna." in text
+    assert "'liver': members Zürich 2, clinic; 4 messages; 1 open invitation." in text
+    assert "liver command line revoked Zürich 2" in text and "operator anna" in text
+    other = ("--db", "sqlite:///other.db")
+    assert "revoked" not in words("members", "liver", *other)
+    assert "'liver' is open to its members again." in words("reconcile", "liver", *other)
     run("restore", "hub.backup", code=1)
     run("restore", "missing", "--db", "sqlite:///third.db", code=1)
 

@@ -82,29 +82,34 @@ def releases(name: Name, db: Db = None, config: Config = None) -> None:
 def reconcile(
     name: Name,
     releases: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="The number of the last release that any member's ledger shows; 0 if none does.",
+            help="With a privacy plan, the number of the last release that any member's ledger "
+            "shows; 0 if none does.",
             min=0,
+            show_default=False,
         ),
-    ],
+    ] = None,
     db: Db = None,
     config: Config = None,
 ) -> None:
-    """Say how many releases were made, after the hub was restored from a backup.
+    """Open a federation to its members, after the hub was restored from a backup.
 
-    Ask the members: fedbo ledger shows the releases that each has heard. Those that the backup does
-    not have are recorded as spent.
+    First revoke who should not be there. With a privacy plan, ask the members: fedbo ledger shows
+    the releases that each has heard. Those that the backup does not have are recorded as spent.
     """
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
         lost = store.reconcile(connection, name, releases, actor=COMMAND_LINE)
-        ledger = store.ledger(connection, name)
-    screen.say(
-        f"Recorded as spent: {screen.count(lost, 'release')} that the backup did not have. "
-        f"{_cost(ledger)} Releases can be made again."
-    )
+        is_private = store.find_federation(connection, name).is_private
+        cost = _cost(store.ledger(connection, name)) if is_private else ""
+    screen.say(f"{name!r} is open to its members again.")
+    if is_private:
+        screen.say(
+            f"Recorded as spent: {screen.count(lost, 'release')} that the backup did not have. "
+            f"{cost} Releases can be made again."
+        )
 
 
 def _cost(ledger: ReleaseLedger) -> str:

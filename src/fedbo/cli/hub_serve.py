@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args, get_type_hints
@@ -76,10 +77,21 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(help="What fedbo hub backup wrote.")],
+    old: Annotated[
+        str | None,
+        typer.Option(
+            help="The database that the backup replaces, if it can still be read: what happened "
+            "there since the backup is listed.",
+            show_default=False,
+        ),
+    ] = None,
     db: Db = None,
     config: Config = None,
 ) -> None:
-    """Put a backup into a new database, SQLite or PostgreSQL, wherever it came from."""
+    """Put a backup into a new database, SQLite or PostgreSQL, wherever it came from.
+
+    Its federations stay closed until you have said who is still a member: fedbo hub reconcile.
+    """
     chosen = settings_of(db, config)
     from fedbo.hub import store
     from fedbo.hub.store.backup import restore as put
@@ -88,21 +100,41 @@ def restore(
         rows = put(file, chosen.db)
     except store.HubError as error:
         checks.end(str(error))
-    screen.say(
-        f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. Start the hub with it "
-        "now, or again if it is running. What happened after the backup is lost: whoever joined or "
-        "got a new token since then has to join again, with a new invitation."
-    )
     with transaction(db, config) as (connection, _):
-        names = [row.name for row in store.federations(connection)]
-        names = [name for name in names if store.find_federation(connection, name).is_private]
-    for name in names:
+        last = store.latest_lines(connection, "", 1)[0]  # that it was restored
+        operators = ", ".join(row.name for row in store.operators(connection)) or "nobody"
+        federations = store.federations(connection)
+        members = {row.name: store.members(connection, row.name).rows for row in federations}
+        private = [
+            row.name
+            for row in federations
+            if store.find_federation(connection, row.name).is_private
+        ]
+        invitations = {row.name: store.invitations(connection, row.name) for row in federations}
+    screen.say(
+        f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. What happened after "
+        "the backup is undone: members that were revoked or removed, invitations and operators are "
+        "back, and whoever joined or got a new token since has to join again."
+    )
+    screen.say(f"Operators: {operators}.")
+    for row in federations:
+        names = ", ".join(each.name for each in members[row.name] if not each.is_revoked)
         screen.say(
-            f"• {name!r} has a privacy plan, and releases may have been made after the backup. "
-            "None is made until you have asked the members for the number of the last release "
-            f"that fedbo ledger shows, and run fedbo hub reconcile {name} --releases NUMBER",
-            "yellow",
+            f"{row.name!r}: members {names or 'none'}; {row.messages:,} messages; "
+            f"{screen.count(len(invitations[row.name]), 'open invitation')}. To open it: fedbo hub "
+            f"reconcile {row.name}{' --releases NUMBER' if row.name in private else ''}"
         )
+    if old is not None:
+        with database(old) as engine:
+            lines = map(json.loads, store.audit_lines(engine, after=last.number - 1))
+            undone = [line for line in lines if line["action"] != "published"]
+        keys = ("time", "federation", "actor", "action", "subject")
+        screen.table(keys, [[line[key] for key in keys] for line in undone])
+    screen.say(
+        "No federation is open to its members before you have run these commands. First revoke or "
+        "remove who should not be there, and cancel invitations.",
+        "yellow",
+    )
 
 
 def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:

@@ -73,6 +73,16 @@ def possible_caller(request: Request, service: Running) -> Caller | None:
     return caller_of(request, service, kept)
 
 
+def closed(federation: str) -> Refused:
+    """Return why nobody takes part in a federation after a restore."""
+    return Refused(
+        "not-reconciled",
+        f"the hub was restored from a backup, and {federation!r} waits until an operator has said "
+        f"who is still a member: fedbo hub reconcile {federation}",
+        60,
+    )
+
+
 def caller_of(request: Request, service: Service, token: str) -> Caller:
     """Return whose token this is; `Refused` if it is nobody's."""
     with service.reading() as connection:
@@ -115,6 +125,8 @@ def _anyone(
     if federation and not caller.is_operator and federation != caller.federation_name:
         raise Refused("no-such-federation", NO_FEDERATION)
     request.scope["fedbo"].federation = caller.federation_name
+    if caller.is_unreconciled:
+        raise closed(caller.federation_name)
     return caller
 
 

@@ -24,7 +24,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "nothing-to-release": (409, "There are no contributions to release"),
     "release-made": (409, "The release was made already"),
     "budget-spent": (409, "All planned releases were made"),
-    "not-reconciled": (409, "The releases must be reconciled after a restore"),
+    "not-reconciled": (503, "The hub was restored, and its operator must look first"),
     "no-release-key": (409, "The release cannot be signed as it must be"),
     "too-large": (413, "The request is too large"),
     "wrong-name": (422, "The name cannot be used"),

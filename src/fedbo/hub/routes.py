@@ -15,9 +15,10 @@ from starlette.responses import Response, StreamingResponse
 
 from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement, hashed
 from fedbo.hub import store
-from fedbo.hub.access import AnyMember, Anyone, AnyOperator, BoundedRoute, Running
+from fedbo.hub.access import AnyMember, Anyone, AnyOperator, BoundedRoute, Running, closed
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, FederationInfo, NewInvitation
+from fedbo.hub.service import Service
 from fedbo.hub.store.federations import DAYS, MOST_DAYS, MOST_USES
 from fedbo.message.signed import key_text, parse_key
 from fedbo.version import __version__
@@ -131,8 +132,7 @@ class Uses(Question):
 @router.post("/v1/invitations/open", tags=["invitations"])
 def open_invitation(service: Running, body: Secrets) -> FederationFile:
     """Tell what an invitation is for; it is not used up by this."""
-    with service.reading() as connection:
-        row = store.open_invitation(connection, body.secret).federation
+    row = _invited(service, body.secret)
     if body.name is not None and body.name != row.name:
         raise Refused("not-invited", "the invitation is for another federation of this hub")
     return FederationFile(federation=row.name, file=row.file)
@@ -193,8 +193,7 @@ class NewKey(Question):
 @router.post("/v1/members", tags=["members"], status_code=201)
 def enrol(service: Running, body: NewMember) -> Enrolled:
     """Become a member of the federation that an invitation is for."""
-    with service.reading() as connection:
-        row = store.open_invitation(connection, body.secret).federation
+    row = _invited(service, body.secret)
     shared = row.name, row.agreed.fingerprint, body.name, hashed(body.secret)
     key = _proved(body.key, body.proof, Statement("enrol", *shared))
     with service.writing() as connection:
@@ -244,6 +243,15 @@ def rekey(service: Running, caller: AnyMember, federation: Name, body: NewKey) -
     key = _proved(body.key, body.proof, Statement("rekey", *shared))
     with service.writing() as connection:
         store.rekey(connection, caller, key)
+
+
+def _invited(service: Service, secret: str) -> store.FederationRow:
+    """Return the federation that an invitation is for."""
+    with service.reading() as connection:
+        row = store.open_invitation(connection, secret).federation
+    if row.is_unreconciled:
+        raise closed(row.name)
+    return row
 
 
 def _proved(text: str | None, proof: str, statement: Statement) -> bytes | None:

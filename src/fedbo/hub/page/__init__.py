@@ -100,6 +100,7 @@ class Overview(BaseModel):
     """All that the page shows of a federation."""
 
     federation: FederationInfo
+    is_reconciled: bool = Field(description="false: the hub was restored, and it is closed.")
     figures: Figures
     members: Members
     releases: ReleaseLedger | None = Field(description="null: there is no privacy plan.")
@@ -126,6 +127,7 @@ def overview(
         (info,) = store.federations(connection, row.name)
         return Overview(
             federation=info,
+            is_reconciled=not row.is_unreconciled,
             figures=store.figures_of(connection, row),
             members=store.members(
                 connection, row.name, search=search, order=sort, offset=offset, most=limit

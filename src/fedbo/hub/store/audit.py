@@ -32,6 +32,7 @@ def audit_lines(
     *,
     member: str | None = None,
     since: float = 0.0,
+    after: int = 0,
 ) -> Iterator[str]:
     """Yield the lines of the audit log as JSON, each with a line break at its end.
 
@@ -43,6 +44,7 @@ def audit_lines(
         member: Only lines of which this member is the actor or the subject.
         since: Only lines from this time on, such as when the member joined: someone else may have
             had its name before.
+        after: Only lines with a larger number.
     """
     wanted = [audit.c.time >= since]
     if federation is not None:
@@ -51,7 +53,6 @@ def audit_lines(
         wanted.append(_concerns(audit, member))
     with engine.connect() as connection:
         last = connection.scalar(select(func.max(audit.c.id))) or 0
-    after = 0
     while after < last:
         page = audit.c.id.between(after + 1, last)
         query = select(audit).where(page, *wanted).order_by(audit.c.id).limit(_PAGE)

@@ -71,8 +71,9 @@ def backup(engine: Engine, path: str | os.PathLike[str]) -> int:
 def restore(path: str | os.PathLike[str], url: str) -> int:
     """Put a backup into a new database.
 
-    Cursors start anew, so that every agent fetches everything once. Releases may have been made
-    after the backup, so federations with a privacy plan make none until they are reconciled.
+    Cursors start anew, so that every agent fetches everything once. What was taken back after the
+    backup is there again, such as members that were revoked, and releases that were made since are
+    not known: so all federations are closed until they are reconciled.
 
     Args:
         path: A file that `backup` wrote.
@@ -100,8 +101,7 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
                 target.execute(delete(schema.hub))
                 rows = _copy(source, target)
                 target.execute(update(schema.hub).values(generation=new_generation()))
-                private = update(schema.federation).where(schema.federation.c.is_private)
-                target.execute(private.values(is_unreconciled=True))
+                target.execute(update(schema.federation).values(is_unreconciled=True))
                 _number(target)
                 record(target, "restored", actor=COMMAND_LINE, detail={"rows": rows})
         except DBAPIError as error:

@@ -121,32 +121,36 @@ def due_releases(connection: Connection) -> list[FederationRow]:
     return [row for row in rows if _last(connection, row) is not None]
 
 
-def reconcile(connection: Connection, name: str, releases: int, *, actor: str) -> int:
-    """Record releases that were made after the backup from which this hub was restored.
+def reconcile(connection: Connection, name: str, releases: int | None = None, *, actor: str) -> int:
+    """Open a federation after a restore, and record the releases made since the backup.
 
     Args:
         connection: In a transaction that writes.
         name: The name of the federation at the hub.
-        releases: The number of the last release that any member's ledger shows; 0 if none does.
+        releases: If it has a privacy plan, the number of the last release that any member's ledger
+            shows; 0 if none does.
         actor: Who does it.
 
     Returns:
         How many releases are recorded that this hub did not know.
     """
     row = lock_federation(connection, name)
-    plan, made = _plan(row), _count(connection, row)
-    if not made <= releases <= plan.releases:
-        raise Refused(
-            "wrong-request",
-            f"releases is {releases}, expected {made} to {plan.releases}: this hub knows of "
-            f"{made}, and the plan of {name!r} has {plan.releases}",
-        )
-    lost = range(made + 1, releases + 1)
+    lost = range(0)
+    if row.is_private or releases is not None:
+        plan, made = _plan(row), _count(connection, row)
+        if releases is None or not made <= releases <= plan.releases:
+            raise Refused(
+                "wrong-request",
+                f"the number of releases is {releases}, expected {made} to {plan.releases}: ask "
+                "the members for the number of the last one that fedbo ledger shows, and give the "
+                "largest with --releases",
+            )
+        lost = range(made + 1, releases + 1)
     for number in lost:
         _insert(connection, row, number)
     known = update(federation).where(federation.c.id == row.id)
     connection.execute(known.values(is_unreconciled=False))
-    detail = {"releases": releases, "lost": len(lost)}
+    detail = {"releases": releases, "lost": len(lost)} if row.is_private else {}
     record(connection, "reconciled", actor=actor, federation=name, detail=detail)
     return len(lost)
 

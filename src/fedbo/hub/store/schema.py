@@ -68,7 +68,9 @@ federation = Table(
     Column("cursor", BigInteger, nullable=False),  # of the last change
     Column("created", _Time, nullable=False),
     Column("is_private", Boolean, nullable=False),  # its file has a privacy plan
-    Column("is_unreconciled", Boolean, nullable=False),  # restored: there may be later releases
+    Column(
+        "is_unreconciled", Boolean, nullable=False
+    ),  # restored, and closed to members until an operator has looked
 )
 
 invitation = Table(

@@ -71,6 +71,7 @@ class Caller(NamedTuple):
     token: bytes  # its hash
     federation: int = 0  # of a member
     federation_name: str = ""
+    is_unreconciled: bool = False  # its federation came from a backup, and is closed
     key: bytes = b""  # a member's public key; empty if its messages are not signed
     seen: float = 0.0
 
@@ -90,6 +91,7 @@ _MEMBER = select(
     member.c.token,
     member.c.federation,
     federation.c.name.label("federation_name"),
+    federation.c.is_unreconciled,
     member.c.key,
     member.c.seen,
 ).join(federation, federation.c.id == member.c.federation)

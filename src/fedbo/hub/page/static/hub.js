@@ -180,6 +180,7 @@ function render(found) {
   set($("export"), "download", `${found.federation.name}-audit.jsonl`);
   only("federation-view");
   panels.header(found.federation);
+  show($("closed"), !found.is_reconciled);
   panels.figures(found.figures, found.releases !== null);
   panels.releases(found.releases);
   panels.feed(found.feed);

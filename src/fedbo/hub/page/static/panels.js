@@ -103,7 +103,7 @@ export function sentence({ actor, action, subject, detail }) {
     updated: () => `${actor} changed the list of members`,
     operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
     released: () => `${actor} made release ${detail.number} of ${plural(detail.members, "member")}`,
-    reconciled: () => `${actor} recorded that ${plural(detail.releases, "release")} ${detail.releases === 1 ? "was" : "were"} made`,
+    reconciled: () => `${actor} opened the federation after a restore`,
     restored: () => `${actor} restored the hub from a backup`,
   }[action];
   return said ? said() : `${actor}: ${action} ${about}`;
