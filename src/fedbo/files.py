@@ -81,7 +81,7 @@ def replacing(
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=dir_fd)
         raise
-    sync(folder, dir_fd)
+    sync(folder if dir_fd is None else dir_fd)
 
 
 def read(
@@ -108,23 +108,22 @@ def read(
         return file.read(status.st_size)
 
 
-def sync(folder: str, dir_fd: int | None = None) -> None:
+def sync(folder: str | int) -> None:
     """Let the names in a folder reach the disk too, where folders can be synchronised.
 
     Args:
-        folder: The folder; empty: the one that ``dir_fd`` has open.
-        dir_fd: The folder in which ``folder`` is, as an open descriptor.
+        folder: The folder, as a path or an open descriptor.
     """
-    fd = dir_fd
+    fd = folder if isinstance(folder, int) else -1
     try:
-        if folder or fd is None:
-            fd = os.open(folder or ".", _FOLDER, dir_fd=dir_fd)
+        if not isinstance(folder, int):
+            fd = os.open(folder or ".", _FOLDER)
         os.fsync(fd)
     except OSError as error:
         if error.errno in _NOT_ON_DISK:
             raise
     finally:
-        if fd is not None and fd != dir_fd:
+        if fd >= 0 and fd != folder:
             os.close(fd)
 
 

@@ -107,62 +107,59 @@ def test_one_of_two_sources_is_needed() -> None:
 # From a study
 
 
-def study(name: str = "mine", direction: str = "minimize") -> optuna.Study:
-    before = optuna.logging.get_verbosity()
+FLOATS = optuna.distributions.FloatDistribution
+CHOICES = optuna.distributions.CategoricalDistribution
+
+
+def study(
+    name: str, *trials: dict[str, tuple[object, optuna.distributions.BaseDistribution]]
+) -> str:
+    """Store a study with these finished trials; return what a federation of it says."""
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    made = optuna.create_study(storage="sqlite:///a.db", study_name=name, direction=direction)
-    optuna.logging.set_verbosity(before)
-    return made
+    made = optuna.create_study(storage="sqlite:///a.db", study_name=name)
+    optuna.logging.set_verbosity(verbosity)
+    for trial in trials:
+        params = {key: value for key, (value, _) in trial.items()}
+        ranges = {key: distribution for key, (_, distribution) in trial.items()}
+        made.add_trial(create_trial(value=1.0, params=params, distributions=ranges))
+    code = 0 if trials else 1
+    return said("federation", "new", "--from-study", "sqlite:///a.db", name, code=code)
 
 
 def test_a_federation_of_a_study_has_its_space_and_direction() -> None:
-    floats = optuna.distributions.FloatDistribution
-    ranges: dict[str, optuna.distributions.BaseDistribution] = {
-        "depth": optuna.distributions.IntDistribution(1, 8),
-        "C": floats(1e-4, 10, log=True),
-        "kernel": optuna.distributions.CategoricalDistribution(["rbf", "linear"]),
-    }
-    one = {"depth": 3, "C": 0.1, "kernel": "rbf"}
-    study().add_trial(create_trial(value=1.0, params=one, distributions=ranges))
-    text = run("federation", "new", "--from-study", "sqlite:///a.db", "mine")
+    depth = optuna.distributions.IntDistribution(1, 8)
+    C, kernel = FLOATS(1e-4, 10, log=True), CHOICES(["rbf", "linear"])
+    text = study("mine", {"depth": (3, depth), "C": (0.1, C), "kernel": ("rbf", kernel)})
     assert Federation.load("federation.toml") == Federation(SPACE)
     assert "Left out" not in text
 
 
 def test_parameters_that_sites_cannot_share_are_named() -> None:
-    mine = study()
-    for i in range(3):
-        params = {"x": 0.5, "moving": 0.5, "depth": None, "flag": 1, "only": 1.0}
-        params |= {"some": 0.5} if i == 2 else {}
-        floats = optuna.distributions.FloatDistribution
-        ranges: dict[str, optuna.distributions.BaseDistribution] = {
-            "x": floats(0, 1),
-            "moving": floats(0, 1 + i),
-            "depth": optuna.distributions.CategoricalDistribution([None, 3]),
-            "flag": optuna.distributions.CategoricalDistribution([True, 1]),
-            "only": floats(1, 1),
-            "some": floats(0, 1),
-        }
-        ranges = {name: ranges[name] for name in params}
-        mine.add_trial(create_trial(value=1.0, params=params, distributions=ranges))
-    text = said("federation", "new", "--from-study", "sqlite:///a.db", "mine")
+    always = {
+        "x": (0.5, FLOATS(0, 1)),
+        "depth": (None, CHOICES([None, 3])),
+        "flag": (1, CHOICES([True, 1])),
+        "only": (1.0, FLOATS(1, 1)),
+    }
+    trials = [always | {"moving": (0.5, FLOATS(0, 1 + i))} for i in range(3)]
+    text = study("mine", *trials[:2], trials[2] | {"some": (0.5, FLOATS(0, 1))})
     assert Federation.load("federation.toml").space.parameters == {
         "depth": Categorical([None, 3]),
         "x": Float(0, 1),
     }
-    assert "'moving' has no fixed range: float 0.0 to 1.0 in one trial and float 0.0 to" in text
-    assert "'some' is in 1 of 3 finished trials only" in text
-    assert "'flag'" in text
-    assert "choices is (True, 1), expected two or more, no two of them equal" in text
-    assert "'only' has one value only" in text
-    assert "To share one of them, suggest it in every trial" in text
-    assert "choices that are strings, numbers, bools or None." in text
+    for remark in (
+        "'moving' has no fixed range: float 0.0 to 1.0 in one trial and float 0.0 to",
+        "'some' is in 1 of 3 finished trials only",
+        "choices is (True, 1), expected two or more, no two of them equal",
+        "'only' has one value only",
+        "To share one of them, suggest it in every trial",
+    ):
+        assert remark in text
 
 
 def test_a_study_without_a_space_is_refused() -> None:
-    study("empty")
-    text = said("federation", "new", "--from-study", "sqlite:///a.db", "empty", code=1)
-    assert "study 'empty' has no finished trial" in text
+    assert "study 'empty' has no finished trial" in study("empty")
     assert not Path("federation.toml").exists()
 
 

@@ -45,13 +45,10 @@ def published(place: FolderExchange) -> Release:
 def test_a_new_federation_has_the_plan_that_was_asked_for() -> None:
     Path("space.toml").write_text(SPACE)
     new = ("federation", "new", "--from-space", "space.toml", "--force")
-    options = ["--epsilon", 2, "--delta", "1e-3", "--releases", 4, "--by", "trustee"]
-    said(*new, *options, "--least-trials", 6, "--least-members", 20, "--days", 1.5)
-    plan = Plan(epsilon=2.0, delta=1e-3, releases=4, by="trustee", least_trials=6,
-                least_members=20, days=1.5)  # fmt: skip
+    said(*new, "--epsilon", 2, "--delta", "1e-3", "--least-trials", 6)
+    plan = Plan(epsilon=2.0, delta=1e-3, least_trials=6)
     assert Federation.load("federation.toml") == Federation({"x": Float(0, 1)}, privacy=plan)
     assert "expected epsilon from 1e-06" in said(*new, "--epsilon", 1, "--delta", 2, code=1)
-    assert "private releases need it" in said(*new, "--days", 2, code=2)
     assert Federation.load("federation.toml").privacy == plan
 
 

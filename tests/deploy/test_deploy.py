@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from contracts.authority import certify
 
 from fedbo.hub.settings import load
 
@@ -48,34 +48,25 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_hadolint() -> None:
-    done = subprocess.run([tool("hadolint"), DEPLOY / "Dockerfile"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+def test_the_files_are_valid() -> None:
+    schema = [tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
+    for check in [tool("hadolint"), DEPLOY / "Dockerfile"], [*schema, DEPLOY / "compose.yaml"]:
+        done = subprocess.run(check, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
-def test_compose_schema() -> None:
-    check = [tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*check, DEPLOY / "compose.yaml"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-def test_images_have_versions(compose: dict[str, Any]) -> None:
+def test_images_have_versions_and_what_is_copied_exists(compose: dict[str, Any]) -> None:
     images = [value.split()[0] for name, value in instructions() if name == "FROM"]
     images += [one["image"] for one in compose["services"].values() if "build" not in one]
     assert images
-    for image in images:
-        assert ":" in image and not image.endswith(":latest")
-
-
-def test_what_is_copied_exists_and_is_not_ignored() -> None:
+    assert all(":" in image and not image.endswith(":latest") for image in images)
     ignore = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert "*" in ignore
     for name, value in instructions():
         words = [word for word in value.split() if not word.startswith("--")]
         if name == "COPY" and "--from" not in value:
-            for source in words[:-1]:
-                assert (ROOT / source).exists()
-                assert f"!{source}" in ignore
+            assert all((ROOT / source).exists() for source in words[:-1])
+            assert {f"!{source}" for source in words[:-1]} <= {*ignore}
 
 
 def test_runs_as_a_user_without_rights(compose: dict[str, Any]) -> None:
@@ -83,6 +74,8 @@ def test_runs_as_a_user_without_rights(compose: dict[str, Any]) -> None:
     hub = compose["services"]["hub"]
     assert hub["read_only"] and hub["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in hub["security_opt"]
+    volume, _ = compose["services"]["database"]["volumes"][0].split(":")
+    assert volume in compose["volumes"]
 
 
 def test_settings_exist(compose: dict[str, Any]) -> None:
@@ -123,11 +116,6 @@ def test_secrets_are_files_and_in_no_variable(compose: dict[str, Any]) -> None:
     assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text()
 
 
-def test_the_database_outlives_its_container(compose: dict[str, Any]) -> None:
-    volume, _ = compose["services"]["database"]["volumes"][0].split(":")
-    assert volume in compose["volumes"]
-
-
 def test_start_reads_the_password(tmp_path: Path) -> None:
     program = tmp_path / "fedbo"
     program.write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n')
@@ -143,28 +131,6 @@ def test_start_reads_the_password(tmp_path: Path) -> None:
     assert done.stdout == "open sesame hub serve\n"
 
 
-def certificate(folder: Path) -> dict[str, str]:
-    """Make a certificate that nobody has signed; return the settings that name its files."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "hub.example.org")])
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-    signed = builder.sign(key, hashes.SHA256())
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(signed.public_bytes(pem))
-    pkcs8 = serialization.PrivateFormat.PKCS8
-    (folder / "key.pem").write_bytes(key.private_bytes(pem, pkcs8, plain))
-    return {
-        "FEDBO_HUB_TLS_CERTIFICATE": str(folder / "cert.pem"),
-        "FEDBO_HUB_TLS_KEY": str(folder / "key.pem"),
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 def test_start_and_health(tls: bool, tmp_path: Path) -> None:
@@ -177,7 +143,11 @@ def test_start_and_health(tls: bool, tmp_path: Path) -> None:
         "FEDBO_STATE": str(tmp_path),
         "FEDBO_HUB_DB": f"sqlite:///{tmp_path / 'hub.db'}",
         "FEDBO_HUB_PORT": str(port),
-    } | (certificate(tmp_path) if tls else {})
+    }
+    if tls:
+        made = certify(tmp_path, "hub.example.org")
+        environ["FEDBO_HUB_TLS_CERTIFICATE"] = str(made.certificate)
+        environ["FEDBO_HUB_TLS_KEY"] = str(made.key)
     check = [sys.executable, DEPLOY / "is-healthy"]
     assert subprocess.run(check, env=environ, capture_output=True).returncode != 0
     hub = subprocess.Popen(

@@ -10,9 +10,8 @@ from flwr.app import Message, MetricRecord
 import fedbo
 from fedbo.federation.plan import Plan
 from fedbo.flower import Rounds, client_app, local_votes, wire
-from fedbo.flower.client import NothingSent, node_name
+from fedbo.flower.client import NothingSent
 from fedbo.flower.folders import site_folder
-from fedbo.identity import KeyPair
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
 
@@ -128,21 +127,6 @@ def test_nonsense_is_refused_in_a_short_line(tmp_path, caplog):
     assert max(map(len, caplog.text.splitlines())) < 1000
 
 
-def test_listed_members_work_together(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    keys = KeyPair.load()  # of the user of all three nodes
-    members = {f"site-{i}": keys.public for i in range(3)}
-    listed = fedbo.Federation({"x": fedbo.Float(0, 1)}, members=members)
-    grid = fleet(tmp_path, 3, listed)
-    begin = time.monotonic()
-    mailbox = run(grid, listed)
-    assert time.monotonic() - begin < 15
-    signers = {m.signer for m in map(fedbo.Message.decode, mailbox.handed_out())}
-    assert signers == {str(keys)}
-    folder = site_folder(listed, "site-2", grid.context(2))
-    assert fedbo.Agent.load(folder / "agent.fedbo").inbox.senders == ["site-0", "site-1"]
-
-
 def test_a_node_that_joins_later_hears_of_the_others_at_once(tmp_path):
     grid = fleet(tmp_path)
     grid.arrives[2] = 3
@@ -198,27 +182,6 @@ def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_
 def test_a_wrong_run_config(config, tmp_path):
     with pytest.raises(ValueError, match=next(iter(config))):
         run(fleet(tmp_path), **config)
-
-
-def test_a_seed_is_for_simulations(tmp_path):
-    grid = fleet(tmp_path, config=lambda node: {"name": f"clinic-{node}"})
-    with pytest.raises(RuntimeError, match=r"no node answered.*has no partition-id"):
-        run(grid, rounds=1)
-
-
-@pytest.mark.parametrize("name", ["", "a\nb", "x" * 65])
-def test_a_name_that_is_no_name(name):
-    with pytest.raises(ValueError, match="expected 1 to 64 bytes of printable"):
-        node_name({"name": name})
-
-
-def test_nodes_that_claim_one_name(tmp_path, caplog):
-    def config(node):
-        return {"name": "twin", "folder": str(tmp_path / f"{node}"), "partition-id": node}
-
-    grid = fleet(tmp_path, config=config)
-    assert len(run(grid)) == 1
-    assert "which is the name of node" in caplog.text
 
 
 PLAN = Plan(epsilon=8, delta=1e-3, by="server", least_trials=2, least_members=3)

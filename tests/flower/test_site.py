@@ -138,14 +138,6 @@ def test_what_is_larger_than_a_message_is_not_unpacked(tmp_path, caplog, monkeyp
     assert "site-a ignores a message: it has 10,000,000 bytes, expected up to" in caplog.text
 
 
-def test_the_first_trial_is_a_tip_of_peers(tmp_path):
-    site = make(tmp_path)
-    site.work([peer_message("site-b")], 1, score)
-    [first] = site.agent().trials
-    assert (first.source, first.credit) == ("tip", {"site-b": pytest.approx(1.0)})
-    assert abs(first.params["x"] - 0.7) < 0.2
-
-
 def test_what_is_no_longer_handed_out_is_forgotten():
     agent = fedbo.Agent(FEDERATION, name="a", seed=0)
     for heard in (["b", "c"], ["c"], []):

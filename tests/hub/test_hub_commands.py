@@ -100,18 +100,6 @@ def test_lines_to_copy_are_never_broken() -> None:
     assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
 
 
-def test_where_the_database_is_given(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDBO_HUB_DB")
-    create()
-    (place / "hub.toml").write_text('db = "sqlite:///config.db"\n')
-    create("liver", "--config", "hub.toml")
-    monkeypatch.setenv("FEDBO_HUB_DB", "sqlite:///variable.db")
-    create("liver", "--config", "hub.toml")
-    create("liver", "--config", "hub.toml", "--db", "sqlite:///flag.db")
-    names = {path.name for path in place.glob("*.db")}
-    assert names == {"fedbo.db", "config.db", "variable.db", "flag.db"}
-
-
 @pytest.mark.parametrize(
     "command",
     [

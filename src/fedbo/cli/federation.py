@@ -67,33 +67,14 @@ def new(
         float | None,
         typer.Option(
             metavar="EPSILON",
-            help="Hand out private releases only, which together cost each member this ε.",
+            help="Hand out private releases only, which together cost each member this ε; see "
+            "the table [privacy] of the file for how many there are, when, and by whom.",
         ),
     ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="δ of these releases; by default 1e-5.")
-    ] = None,
-    releases: Annotated[
-        int | None, typer.Option(help="Number of these releases; by default 1.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="The party that makes these releases; by default hub.")
-    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of these releases.")] = 1e-5,
     least_trials: Annotated[
-        int | None,
-        typer.Option(help="Contributions from fewer trials are left out; by default 5."),
-    ] = None,
-    least_members: Annotated[
-        int | None,
-        typer.Option(
-            help="A hub makes a release when so many members have contributed, by default when it "
-            "is more than noise; with 0 only its operator does."
-        ),
-    ] = None,
-    days: Annotated[
-        float | None,
-        typer.Option(help="Days between such releases, and before the first; by default 0."),
-    ] = None,
+        int, typer.Option(help="Contributions from fewer trials are left out.")
+    ] = 5,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Create the file that every site of a federation needs.
@@ -116,13 +97,6 @@ def new(
     if out.exists() and not force:
         problem = f"{out} exists, and sites may rely on it: choose another name, or use --force"
         raise checks.refused(problem, "OUT")
-    options = {
-        **{"delta": delta, "releases": releases, "by": by, "least_trials": least_trials},
-        **{"least_members": least_members, "days": days},
-    }
-    chosen: dict[str, Any] = {k: value for k, value in options.items() if value is not None}
-    if epsilon is None and chosen:
-        raise checks.refused("private releases need it", "--epsilon")
     left_out: list[str] = []
     if from_study is not None:
         from fedbo.optuna.studies import space_of
@@ -132,7 +106,7 @@ def new(
         space = _space_in_file(from_space)
     plan = None
     if epsilon is not None:
-        plan = Plan(epsilon=epsilon, **{"delta": 1e-5, "least_trials": 5, **chosen})
+        plan = Plan(epsilon=epsilon, delta=delta, least_trials=least_trials)
     agreed: dict[str, Any] = {"features": features, "seed": seed, "kind": kind, "tips": tips}
     federation = Federation(space, **agreed, privacy=plan)
     federation.save(out)

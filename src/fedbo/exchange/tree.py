@@ -68,7 +68,7 @@ class OpenFolder:
             below.fd = os.open(name, _FOLDER | _NO_LINKS, dir_fd=self.fd)
             if is_new:
                 _permit(below.fd, self._mode())
-                files.sync("", self.fd)
+                files.sync(self.fd)
         return below
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
