@@ -8,7 +8,6 @@ The JSON of a contest holds, among others (null stands for what is not defined)
   ``ratio_ei``           its ratio to the regret of EI alone, as [ratio, low, high]
   ``ratio_ts``           its ratio to the regret of TS alone
   ``ratio_best_first``   its ratio to the regret of best-first, if that competed
-  ``difference_ei``      its difference from the regret of EI alone
   ``to_target``          [trials, share]: the trials that runs need to reach what EI alone has on
                          the same target after 20, and the share of runs that get there
   ``seeds``              number of runs on each target
@@ -200,9 +199,6 @@ def summary(regret: Curves, default: str) -> Figures:
     for name, values in regret.items():
         policies[name] = {
             "regret": {n: float(values[..., i].mean()) for n, i in at.items()},
-            "difference_ei": {
-                n: figures.difference(values[..., i], regret[EI][..., i]) for n, i in at.items()
-            },
             "to_target": figures.to_target(values, regret[EI]),
             "seeds": values.shape[1],
             "curve": values.mean(axis=(0, 1)).tolist(),

@@ -150,19 +150,6 @@ def test_peers_that_minimise_tell_their_lowest_score() -> None:
     assert first == [initial[2], initial[0], initial[1]]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--history", 0),
-        ("--policies", "TSS"),
-    ],
-)
-def test_options_that_make_no_sense(arguments: tuple[object, ...], command: Any) -> None:
-    with pytest.raises(SystemExit) as stop:
-        command(compare.table, "x.npz", *arguments)
-    assert stop.value.code == 2
-
-
 def test_more_peers_than_there_are(path: Path, command: Any) -> None:
     with pytest.raises(SystemExit, match="give 2 or less"):
         command(compare.table, path, "--peers", 3, "--policies", "FTS", "--jobs", 1)

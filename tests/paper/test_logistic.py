@@ -7,7 +7,6 @@ import pytest
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from fedbo.space.axis import Array
 from fedbo_paper.data import Samples
 from fedbo_paper.problems.logistic import Regression, Split, halves
 
@@ -18,27 +17,6 @@ def made(n: int, d: int, classes: int, seed: int = 0) -> Samples:
     y = rng.permutation(np.arange(n) % classes)
     centres = rng.normal(size=(classes, d))
     return Samples(X=3 * rng.normal(size=d) + rng.normal(size=(n, d)) + centres[y], y=2 * y + 3)
-
-
-def loss(V: Array, X: Array, Y: Array, l2: float) -> float:
-    """Compute the loss: mean cross-entropy, and l2/2 times the squared norm of W."""
-    Z = V @ X.T
-    if len(Y) == 1:  # a sigmoid is a softmax with a second output of 0
-        Z, Y = np.vstack([Z, 0 * Z]), np.vstack([Y, 1 - Y])
-    entropy = -np.sum(Y * log_softmax(Z, axis=0)) / len(X)
-    return float(entropy + l2 / 2 * np.sum(V[:, :-1] ** 2))
-
-
-def slope(V: Array, X: Array, Y: Array, l2: float) -> Array:
-    """Compute the gradient of `loss` by central differences."""
-    step = 1e-5
-    at = np.empty_like(V)
-    for i in np.ndindex(V.shape):
-        up, down = V.copy(), V.copy()
-        up[i] += step
-        down[i] -= step
-        at[i] = (loss(up, X, Y, l2) - loss(down, X, Y, l2)) / (2 * step)
-    return at
 
 
 def plain(split: Split, epochs: int, size: int, l2: float, rate: float) -> float:
@@ -65,15 +43,6 @@ def score(regression: Regression, size: int, l2: float, rate: float) -> float:
 
 
 # ---------------------------------------------------------------- training
-
-
-@pytest.mark.parametrize("classes", [2, 3, 6])
-def test_a_step_goes_down_the_slope_of_the_loss(classes: int) -> None:
-    split, l2, rate = halves(made(60, 4, classes)), 0.3, 0.1
-    before, after = (Regression(split, epochs=e).train(30, l2, rate) for e in (3, 4))
-    task = Regression(split)
-    expected = before - rate * slope(before, task.X, task.Y, l2)
-    np.testing.assert_allclose(after, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -115,13 +115,6 @@ def test_formulas_as_the_paper_prints_them():
         assert theory.psi(t, lambda t: 1 - t**-0.5 or 1e-9, s) == pytest.approx(psi)
 
 
-def test_weights_of_peers_count():
-    only_first = setting(P_N=(1.0, 0.0, 0.0))
-    expected = 2 * 2**-0.5 * theory.Delta(2, only_first)[0]
-    assert theory.psi(2, power(0.5), only_first) == pytest.approx(expected)
-    assert theory.psi(2, power(0.5), setting(t_n=(), d_n=())) == 0.0
-
-
 def test_p_t_of_lemma_7_is_positive_exactly_where_lemma_8_holds():
     t = np.arange(1, 2000)
     P = theory.P(t, lambda t: 1.0)

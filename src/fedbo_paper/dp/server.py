@@ -159,13 +159,6 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, tag="private"):
     S: float = 22.0
     z: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not 0.0 < self.q <= 1.0:
-            raise ValueError(f"q is {self.q!r}, expected a probability above 0")
-        for name in ("S", "z"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected a number above 0")
-
     def deviations(self, W: Array) -> Array:
         """Return the standard deviation of the noise in each region, (P,)."""
         deviations: Array = W.max(axis=1) * (self.z * self.S / self.q)

@@ -91,11 +91,3 @@ def test_one_agent_moves_the_aggregates_by_at_most_1_over_z_deviations() -> None
             [own] = clip(1e6 * rng.standard_normal((1, M)), 22.0 / math.sqrt(P))
             moves = [W[p, n] * own / 0.35 / mechanism.deviations(W)[p] for p in range(P)]
             assert np.linalg.norm(moves) <= 1 / z * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"), [({"q": 0.0}, "q is 0.0"), ({"S": -1.0}, "S is -1"), ({"z": 0.0}, "z is 0")]
-)
-def test_settings_that_make_no_sense_are_refused(given: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        PrivateMean(**given)
