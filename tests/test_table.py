@@ -38,16 +38,6 @@ def test_columns_have_the_type_of_their_values() -> None:
     assert Table({}).height == 0
 
 
-def test_where_takes_the_rows_with_all_these_values() -> None:
-    assert TABLE.where(agent="a")["score"].tolist() == [0.5, 0.25]
-    assert TABLE.where(agent="b", iteration=2)["score"].tolist() == [2.0]
-    assert TABLE.where(ok=False)["agent"].tolist() == ["b"]
-    nothing = TABLE.where(agent="c")
-    assert nothing.height == 0
-    assert nothing.columns == TABLE.columns
-    assert nothing["iteration"].dtype.kind == "i"
-
-
 def test_equality_counts_nan_as_itself_and_types_as_different() -> None:
     assert Table({"x": [math.nan]}) == Table({"x": [math.nan]})
     assert Table({"x": [1]}) != Table({"x": [1.0]})

@@ -71,15 +71,6 @@ def test_if_all_nodes_are_late_rounds_wait_for_them(tmp_path, caplog):
     assert [len(nodes) for nodes in grid.rounds[:3]] == [2, 2, 0]
 
 
-def test_if_all_nodes_leave_the_run_waits_for_one(tmp_path):
-    grid = fleet(tmp_path, 2)
-    nodes = grid.get_node_ids
-    grid.get_node_ids = lambda: [] if len(grid.rounds) == 1 else nodes()
-    with pytest.raises(RuntimeError, match=r"after 0.6 s, 0 nodes are connected, expected 1"):
-        run(grid)
-    assert [len(trials(grid, node)) for node in range(2)] == [2, 2]  # what was done is kept
-
-
 def test_a_node_that_was_killed_and_came_back_is_waited_for_again(tmp_path, caplog):
     grid = fleet(tmp_path)
     grid.answers[1] = lambda number: NEVER if number == 1 else number
@@ -135,17 +126,6 @@ def test_a_node_that_joins_later_hears_of_the_others_at_once(tmp_path):
     assert [len(trials(grid, node)) for node in range(3)] == [6, 6, 2]
     folder = site_folder(FEDERATION, "site-2", grid.context(2))
     assert fedbo.Agent.load(folder / "agent.fedbo").inbox.senders == ["site-0", "site-1"]
-
-
-def test_a_second_run_goes_on_where_the_first_one_ended(tmp_path):
-    for expected in (6, 12):
-        grid = fleet(tmp_path)
-        run(grid)
-        assert [len(trials(grid, node)) for node in range(3)] == 3 * [expected]
-    straight = fleet(tmp_path / "other")
-    run(straight, rounds=6)
-    for node in range(3):
-        assert [t.params for t in trials(grid, node)] == [t.params for t in trials(straight, node)]
 
 
 def test_a_node_that_fails_does_not_stop_the_others(tmp_path, caplog):

@@ -8,33 +8,19 @@ from fedbo.flower import wire
 GOOD = {"round": 1, "trials": 3, "heard": [b"a", b"bc"], "patience": 2.5}
 
 
-def test_there_and_back():
-    task = wire.Instruction(**GOOD)
-    assert wire.unpacked(wire.packed(task), wire.Instruction) == task
-    empty = wire.Instruction(**GOOD | {"heard": []})
-    assert wire.unpacked(wire.packed(empty), wire.Instruction) == empty
-    answer = wire.Answer(message=b"")
-    assert wire.unpacked(wire.packed(answer), wire.Answer) == answer
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("name", "values"),
     [
-        {"trials": -1},
-        {"trials": 10**9},
-        {"trials": "3"},
-        {"heard": [1.0]},
-        {"heard": b"abc"},
-        {"heard": [b""] * 1025},
-        {"patience": float("nan")},
-        {"patience": 0.0},
-        {"patience": 1e300},
+        ("trials", [-1, 10**9, "3"]),
+        ("heard", [[1.0], b"abc", [b""] * 1025]),
+        ("patience", [float("nan"), 0.0, 1e300]),
     ],
 )
-def test_a_wrong_instruction(change):
-    content = RecordDict({"fedbo": ConfigRecord(GOOD | change)})
-    with pytest.raises(wire.Refused, match=rf"\$\.{next(iter(change))}"):
-        wire.unpacked(content, wire.Instruction)
+def test_a_wrong_instruction(name, values):
+    for value in values:
+        content = RecordDict({"fedbo": ConfigRecord(GOOD | {name: value})})
+        with pytest.raises(wire.Refused, match=rf"\$\.{name}"):
+            wire.unpacked(content, wire.Instruction)
 
 
 @pytest.mark.parametrize(
