@@ -79,42 +79,6 @@ def queries(agent: Agent) -> list[tuple]:
     return [(tuple(t.params.items()), t.source, t.peer, t.t) for t in agent.trials]
 
 
-class TestSameSeedSameQueries:
-    def test_twice(self, federation: Federation, messages: list) -> None:
-        agents = [Agent(federation, FTS(), name="me", seed=5) for _ in range(2)]
-        for agent in agents:
-            agent.receive(messages)
-            run(agent, 50)
-        assert queries(agents[0]) == queries(agents[1])
-        assert agents[0].message() == agents[1].message()
-
-    def test_through_a_file_at_every_step(
-        self, federation: Federation, messages: list, tmp_path: Path
-    ) -> None:
-        straight = Agent(federation, FTS(), name="me", seed=5)
-        straight.receive(messages)
-        run(straight, 50)
-        agent = Agent(federation, FTS(), name="me", seed=5)
-        agent.receive(messages)
-        for _ in range(50):
-            agent.save(tmp_path / "agent")
-            agent = Agent.load(tmp_path / "agent")
-            trial = agent.ask()
-            agent.save(tmp_path / "agent")
-            agent = Agent.load(tmp_path / "agent")
-            agent.tell(trial, score(trial.params))
-        assert queries(agent) == queries(straight)
-        assert agent.message() == straight.message()
-
-    def test_messages_do_not_disturb_queries(self, federation: Federation) -> None:
-        quiet, talking = (Agent(federation, seed=5) for _ in range(2))
-        run(quiet, 12)
-        for _ in range(12):
-            run(talking, 1)
-            talking.message()
-        assert queries(quiet) == queries(talking)
-
-
 class TestAskAndTell:
     def test_initial_points_come_first_and_t_counts_the_policys_queries(
         self, federation: Federation
@@ -136,15 +100,6 @@ class TestAskAndTell:
         assert [t.source for t in agent.trials] == ["initial"] * 4
         assert failed.params not in [t.params for t in agent.trials[1:]]
         assert agent.ask().source == "own"
-
-    def test_several_asks_before_a_tell(self, federation: Federation) -> None:
-        agent = run(Agent(federation, seed=0), 4)
-        batch = [agent.ask() for _ in range(5)]
-        assert len({tuple(t.params.values()) for t in batch}) == 5
-        for trial in reversed(batch):
-            agent.tell(trial, score(trial.params))
-        assert [t.state for t in agent.trials] == ["complete"] * 9
-        assert agent.ask().t == 7
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     def test_both_directions(self, direction: str) -> None:
@@ -286,21 +241,6 @@ class TestBadInput:
         trial = Agent(federation, seed=1).ask()
         with pytest.raises(ValueError, match=r"trial 0 .* was not asked of agent 'me'"):
             Agent(federation, name="me").tell(trial, 0.5)
-
-    @pytest.mark.parametrize("scale", [1e-9, 1e9, 1e300])
-    def test_scores_of_any_size(self, federation: Federation, scale: float) -> None:
-        agent = run(Agent(federation, seed=0, name="a"), 10, lambda p: scale * score(p))
-        reference = run(Agent(federation, seed=0, name="a"), 10)
-        for mine, theirs in zip(agent.trials, reference.trials, strict=True):
-            for name in SPACE:
-                assert mine.params[name] == pytest.approx(theirs.params[name], rel=1e-2)
-        assert all(np.isfinite(column).all() for column in numbers(agent))
-
-    @pytest.mark.parametrize("value", [0.0, 3.5, 1e9])
-    def test_constant_scores(self, federation: Federation, value: float) -> None:
-        agent = run(Agent(federation, seed=0), 12, lambda p: value)
-        assert all(np.isfinite(column).all() for column in numbers(agent))
-        assert len({tuple(t.params.values()) for t in agent.trials}) > 8
 
     @pytest.mark.parametrize("D", [1, 2, 5, 20])
     def test_dimensions(self, D: int) -> None:
@@ -465,22 +405,6 @@ class TestRepeats:
         setting = Settings(**settings)
         return Agent(Federation(self.SPACE, features=30), seed=0, settings=setting)
 
-    def test_points_are_not_tried_twice_until_all_were(self) -> None:
-        agent = run(self.agent(), 12, lambda p: -abs(p["x"] - 0.4))
-        assert sorted(t.params["x"] for t in agent.trials) == [i / 11 for i in range(12)]
-        run(agent, 4, lambda p: -abs(p["x"] - 0.4))
-        assert all(t.params in self.SPACE.listed for t in agent.trials[12:])
-        assert any(abs(t.params["x"] - 0.4) < 0.1 for t in agent.trials[12:])
-
-    def test_pending_failed_and_told_points_count(self) -> None:
-        agent = self.agent(n_initial=1)
-        agent.tell({"x": 1.0}, 9.0)  # the best by far
-        pending = [agent.ask() for _ in range(4)]
-        agent.tell(pending[2], None)
-        run(agent, 7, lambda p: p["x"])
-        assert len({t.params["x"] for t in agent.trials}) == len(agent.trials) == 12
-        assert agent.ask().params in self.SPACE.listed
-
     @pytest.mark.parametrize("repeats", ["avoid", "allow"])
     def test_in_a_box_a_draw_may_be_largest_where_it_was_before(self, repeats: Any) -> None:
         federation, setting = Federation({"x": Float(0, 1)}, features=30), Settings(repeats=repeats)
@@ -546,13 +470,6 @@ class TestTrialsBegunElsewhere:
             begun = there.adopt(trial.params, origin=trial.origin, t=trial.t)
             there.tell(begun, trial.score)
         assert (there.ask().t, there.starting) == (here.ask().t, False)
-
-
-class TestAskingForSeveral:
-    def test_a_batch_is_what_as_many_asks_give(self, federation: Federation) -> None:
-        one, many = (run(Agent(federation, name="a", seed=0), 4) for _ in range(2))
-        assert many.ask(3) == [one.ask() for _ in range(3)]
-        assert len(many.ask(1)) == 1
 
 
 class TestAskingWithAKey:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from fedbo import EI, FTS, RGPE, TAF, TS, Float, Policy, Settings, Space, TipsThenPool
-from fedbo.insight.replay import Rule, Solo, replay, rule_without_peers
+from fedbo.insight.replay import Solo, replay, without_peers
 from fedbo.model.gp import Draw
 from fedbo.model.kernel import Array
-from fedbo.policy.base import Gradual, Steps
 from fedbo.policy.improvement import ExpectedImprovement
 
 SPACE = Space({"a": Float(0, 1), "b": Float(0, 1)})
@@ -25,7 +24,9 @@ def solo_after(X: Array, y: Array, space: Space = SPACE, **options: Any) -> Solo
     return solo
 
 
-def replayed(monkeypatch: pytest.MonkeyPatch, rule: Rule, space: Space, y: Array) -> list[Solo]:
+def replayed(
+    monkeypatch: pytest.MonkeyPatch, policy: EI | TS, space: Space, y: Array
+) -> list[Solo]:
     """Replay an agent whose scores were y, and return the solo agents."""
     solos: list[Solo] = []
     begin = Solo.__init__
@@ -42,40 +43,36 @@ def replayed(monkeypatch: pytest.MonkeyPatch, rule: Rule, space: Space, y: Array
         X,
         y,
         np.arange(len(y)) < 3,
-        initial=[],
+        initial=[[]] * 3,
         space=space,
         settings=Settings(),
-        rule=rule,
-        draws=3,
+        policy=policy,
         rng=rng,
     )
     return solos
 
 
 @pytest.mark.parametrize(
-    ("policy", "rule"),
+    ("policy", "alone"),
     [
-        (TipsThenPool(), Rule(Gradual(32))),
-        (TipsThenPool(schedule=0.5), Rule(Steps((0.5,)))),
-        (EI(schedule=0.5), Rule(Steps((0.5,)))),
-        (TS(beta=2.0), Rule(None, 2.0)),
-        (FTS(beta=[3.0, 2.0]), Rule(None, (3.0, 2.0))),
-        (RGPE(), Rule(EI().schedule)),
-        (TAF(), Rule(EI().schedule)),
+        (TipsThenPool(schedule=0.5), EI(schedule=0.5)),
+        (FTS(beta=[3.0, 2.0]), TS(beta=(3.0, 2.0))),
+        (RGPE(), EI()),
+        (TAF(), EI()),
     ],
 )
-def test_only_the_papers_policies_sample_without_peers(policy: Policy, rule: Rule) -> None:
-    assert rule_without_peers(policy) == rule
+def test_only_the_papers_policies_sample_without_peers(policy: Policy, alone: Policy) -> None:
+    assert without_peers(policy) == alone
 
 
 def test_it_improves_on_the_best_prediction_and_draws_with_probability_p_t() -> None:
     X = np.random.default_rng(1).random((6, 2))
     solo = solo_after(X, X.sum(axis=1))
-    functions = [Rule(Steps((0.3,)))(solo, 1)[0] for _ in range(200)]
+    functions = [solo.function(EI(0.3), 1)[0] for _ in range(200)]
     improvements = [f for f in functions if isinstance(f, ExpectedImprovement)]
     assert 0.6 < len(improvements) / 200 < 0.8
     assert improvements[0].best == solo.belief().predict(X)[0].max()
-    assert isinstance(Rule()(solo_after(X[:0], X[:0, 0]), 1)[0], Draw)
+    assert isinstance(solo_after(X[:0], X[:0, 0]).function(EI(), 1)[0], Draw)
 
 
 def test_an_acquisition_function_avoids_what_was_tried_and_a_draw_does_not() -> None:
@@ -87,7 +84,7 @@ def test_an_acquisition_function_avoids_what_was_tried_and_a_draw_does_not() -> 
     assert not allowed.is_taken_for_acquisition(points).any()
 
 
-@pytest.mark.parametrize("rule", [Rule(Steps((1e-9,))), Rule(None)])
-def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, rule: Rule) -> None:
-    for solo in replayed(monkeypatch, rule, LISTED, np.sin(np.arange(11.0))):
+@pytest.mark.parametrize("policy", [EI(1e-9), TS()])
+def test_no_listed_point_is_repeated(monkeypatch: pytest.MonkeyPatch, policy: EI | TS) -> None:
+    for solo in replayed(monkeypatch, policy, LISTED, np.sin(np.arange(11.0))):
         assert len(np.unique(solo.X, axis=0)) == 11

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,9 +32,6 @@ class TestFTS(BetaContract):
 
     def policy(self) -> fedbo.FTS:
         return fedbo.FTS()
-
-    def naming(self, peers: Sequence[str]) -> fedbo.FTS:
-        return fedbo.FTS(P_N=dict.fromkeys(peers, 1.0))
 
 
 class TestFTSOnCompactMessages(TestFTS):

@@ -466,9 +466,9 @@ class Agent:
 
         return explain(self, draws, self.study_numbers)
 
-    def initial_design(self) -> list[Array]:
-        """Return the initial points (D,) of an agent alone: those given, or else the design's."""
-        return self._initial.alone()
+    def initial_design(self, seed: int) -> list[Array]:
+        """Return the initial points (D,) of an agent alone with this seed."""
+        return self._initial.alone(seed)
 
     def stream(self, purpose: Stream, *key: int) -> np.random.Generator:
         """Return the random stream for this purpose, from its beginning; see `Stream`."""

@@ -117,11 +117,11 @@ class InitialPoints:
     def __len__(self) -> int:
         return self.settings.n_initial if self.points is None else len(self.points)
 
-    def alone(self) -> list[Array]:
-        """Return the points that an agent without peers starts with."""
+    def alone(self, seed: int) -> list[Array]:
+        """Return the points that an agent without peers starts with: the user's, or a design."""
         if self.points is not None:
             return list(self.points)
-        return [self._design_point(i) for i in range(len(self))]
+        return [self._design_point(i, seed) for i in range(len(self))]
 
     @property
     def are_due(self) -> bool:
@@ -161,5 +161,6 @@ class InitialPoints:
         made = (trial for trial in trials if trial.state != "failed")
         return len(self) - sum(trial.source in ("initial", "told") for trial in made)
 
-    def _design_point(self, i: int) -> Array:
-        return self.settings.design_point(self.space, i, Stream.DESIGN.generator(self.entropy))
+    def _design_point(self, i: int, seed: int | None = None) -> Array:
+        entropy = self.entropy if seed is None else seed
+        return self.settings.design_point(self.space, i, Stream.DESIGN.generator(entropy))

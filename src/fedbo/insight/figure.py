@@ -31,10 +31,12 @@ _LONGEST_NAME = 24
 def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
     """Draw an explanation and write the figure to a file; its ending determines the format."""
     figure = Figure(figsize=(10, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(5, 3))
+    widths = (5, 3) if explanation.peers.height else (1,)
+    left, *right = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     _draw_progress(left, explanation)
-    _draw_peers(right, explanation.peers)
-    for axes in (left, right):
+    for axes in right:
+        _draw_peers(axes, explanation.peers)
+    for axes in (left, *right):
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), **_LEGEND)
@@ -54,27 +56,21 @@ def _draw_progress(axes: Axes, explanation: Explanation) -> None:
         line.set_label("its median")
     axes.step(trial, queries["best"], where="post", color="black", label="best so far")
     low, high = _window(queries, explanation)
-    outside = 0
     for source in SOURCES:
         mine = queries["source"] == source
         if mine.any():
             marker, colour = _LOOKS[source]
-            scores = queries["score"][mine]
-            inside = (scores >= low) & (scores <= high)
-            outside += int((~inside).sum())
-            look: dict[str, Any] = {"s": 26, "marker": marker, "edgecolors": colour, "zorder": 3}
             label = f"{source} ({mine.sum()})"
-            axes.scatter(trial[mine][inside], scores[inside], c=colour, label=label, **look)
-            hollow = np.clip(scores[~inside], low, high)
-            axes.scatter(trial[mine][~inside], hollow, c="none", clip_on=False, **look)
+            look: dict[str, Any] = {"s": 26, "marker": marker, "c": colour, "zorder": 3}
+            axes.scatter(trial[mine], queries["score"][mine], label=label, **look)
+    outside = int(((queries["score"] < low) | (queries["score"] > high)).sum())
     axes.set_ylim(low, high)
     axes.set_xlim(trial[0] - 0.6, trial[-1] + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    far = f"; {outside} far off, hollow at the edge" if outside else ""
-    axes.set(xlabel="trial", ylabel=f"score{far}")
+    axes.set(xlabel="trial", ylabel=f"score ({outside} far off)" if outside else "score")
     title = f"Agent {_short(explanation.agent)}"
     if explanation.saved is not None:
-        title += f": {str(explanation.saved).split('.')[0].lower()}"
+        title += f": {explanation.saved.amount}"
     axes.set_title(title, loc="left", fontsize="medium")
 
 
@@ -92,10 +88,6 @@ def _window(queries: Table, explanation: Explanation) -> tuple[float, float]:
 
 def _draw_peers(axes: Axes, peers: Table) -> None:
     axes.set_title("What each peer's queries gained", loc="left", fontsize="medium")
-    if not peers.height:
-        axes.text(0.5, 0.5, "no query came from a peer", ha="center", transform=axes.transAxes)
-        axes.set(xticks=[], yticks=[])
-        return
     names = [_short(name) for name in peers["peer"][:_PEERS].tolist()]
     gained, shares = peers["gained"][:_PEERS].tolist(), peers["share"][:_PEERS].tolist()
     if peers.height > _PEERS:
@@ -110,7 +102,7 @@ def _draw_peers(axes: Axes, peers: Table) -> None:
         note.set_fontsize("small")
     axes.set_yticks(rows, names)
     axes.set_ylim(max(len(names), 4) - 0.4, -0.6)  # the first bar is on top
-    axes.set_xlim(0.0, 1.3 * max(gained) or 1.0)
+    axes.set_xlim(0.0, 1.45 * max(gained) or 1.0)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel("gain of the best score")
 

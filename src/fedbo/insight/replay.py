@@ -10,7 +10,7 @@ z       the same in standard units                                             (
 f_s     a draw of the objective in standard units; its mean is drawn, too      function
 f_t     what solo agent s maximises in its query t: expected improvement, or   function
         a draw from its belief
-v       noise-free scores f_s(x), in the user's units                          (S, h)
+v       noise-free scores f_s(x), in standard units                            (S, h)
 t       number of the solo agent's query, from 1                               scalar
 p_t     probability that query t is Thompson sampling (as in `fedbo.EI`)       scalar
 β_t     factor on the deviation of a draw (as in `fedbo.TS`)                   scalar
@@ -18,9 +18,9 @@ p_t     probability that query t is Thompson sampling (as in `fedbo.EI`)       s
 
 Nobody has evaluated the objective where a solo agent would have looked. So the objective is drawn
 from the agent's own belief, given all its scores. On each draw, a solo agent with the same settings
-and the same initial points sees only its own scores, and queries as the agent would without peers:
-by expected improvement, or by Thompson sampling if the agent follows the paper. To save
-time it fits its hyper-parameters less often and searches for a maximum less thoroughly.
+and an initial design of its own sees only its own scores, and queries as the agent would without
+peers: by expected improvement, or by Thompson sampling if the agent follows the paper. To save time
+it fits its hyper-parameters less often and searches for a maximum less thoroughly.
 
 Both sides are judged by v, the values of f_s at their queries: the best of many noisy scores would
 be biased upwards. docs/lab/explain.md says how accurate the estimate is.
@@ -39,8 +39,8 @@ from fedbo.model.argmax import SampledFunction, Taken, argmax_each
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.model.surrogate import Scores, Surrogate
-from fedbo.policy import EI, FTS, TS, Policy, TipsThenPool
-from fedbo.policy.base import Beta, Schedule, beta_at
+from fedbo.policy import EI, FTS, TS, Policy
+from fedbo.policy.base import beta_at
 from fedbo.policy.improvement import ExpectedImprovement
 from fedbo.policy.target import SAME
 from fedbo.space import Space
@@ -55,79 +55,80 @@ def replay(
     y: Array,
     shared: NDArray[np.bool_],
     *,
-    initial: Sequence[Array],
+    initial: Sequence[Sequence[Array]],
     space: Space,
     settings: Settings,
-    rule: Rule,
+    policy: EI | TS,
     t: int = 1,
-    draws: int,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Replay an agent's trials on functions drawn from its belief.
+    """Replay an agent's trials on functions drawn from its belief, one for each solo agent.
 
     Args:
         X: The agent's points in the order of its trials, (n, D).
         y: Their scores, to be maximised, (n,).
         shared: Which trials no peer influenced, (n,). The solo agents make them as well.
-        initial: Points at which solo agents make their first trials that are not shared.
+        initial: Points at which each solo agent makes its first trials that are not shared.
         space: The space.
         settings: The agent's settings.
-        rule: How the solo agents choose their queries.
+        policy: How the solo agents choose their queries.
         t: The number of the solo agents' first query of their own (default 1).
-        draws: S.
         rng: Source of randomness.
 
     Returns:
         The best v so far of the agent and of the solo agents, (S, h) each.
     """
-    truths = _truths(X, y, settings, draws, rng)
+    truths = _truths(X, y, settings, len(initial), rng)
     solos = [Solo(settings, space, rng) for _ in truths]
-    more, h = list(initial), min(len(X), LONGEST)
+    first, h = list(zip(*initial, strict=True)), min(len(X), LONGEST)
     for k in range(h):
         if shared[k]:
             for solo in solos:
                 solo.tell(X[k], y[k])
             continue
-        if more:
-            places = np.tile(more.pop(0), (len(solos), 1))
+        if first:
+            places = np.array(first.pop(0))
         else:
-            places = _queries(solos, rule, t, space)
+            places = _queries(solos, policy, t, space)
             t += 1
         for solo, truth, x in zip(solos, truths, places, strict=True):
             solo.tell(x, truth.score(x, rng))
-    together = np.array([truth(X[:h]) for truth in truths])
-    alone = np.array([f(solo.X) for f, solo in zip(truths, solos, strict=True)])
+    together = np.array([truth.value(X[:h]) for truth in truths])
+    alone = np.array([f.value(solo.X) for f, solo in zip(truths, solos, strict=True)])
     return np.maximum.accumulate(together, axis=1), np.maximum.accumulate(alone, axis=1)
 
 
-def _queries(solos: Sequence[Solo], rule: Rule, t: int, space: Space) -> Array:
+def _queries(solos: Sequence[Solo], policy: EI | TS, t: int, space: Space) -> Array:
     """Return query t of each solo agent, (S, D).
 
     As in an agent, a draw decides where the search has found only taken points.
     """
-    places, taken = _maximise(solos, rule, t, space)
+    places, taken = _maximise(solos, policy, t, space)
     again = [i for i, is_taken in enumerate(taken) if is_taken(places[i][None])[0]]
     if again:
-        places[again], _ = _maximise([solos[i] for i in again], Rule(None), t, space)
+        places[again], _ = _maximise([solos[i] for i in again], TS(), t, space)
     return places
 
 
 def _maximise(
-    solos: Sequence[Solo], rule: Rule, t: int, space: Space
+    solos: Sequence[Solo], policy: EI | TS, t: int, space: Space
 ) -> tuple[Array, Sequence[Taken]]:
-    f_t, taken = zip(*(rule(solo, t) for solo in solos), strict=True)
+    f_t, taken = zip(*(solo.function(policy, t) for solo in solos), strict=True)
     return argmax_each(f_t, space, [solo.best_two() for solo in solos], taken), taken
 
 
-class _Truth:  # a function that the objective may be, in the user's units
+class _Truth:  # a function that the objective may be
     def __init__(self, f: SampledFunction, mean: float, noise: float, scores: Scores) -> None:
         self.f, self.mean, self.noise, self.scores = f, mean, noise, scores
 
-    def __call__(self, X: Array, noise: float = 0.0) -> Array:
-        return self.scores.unwarp(self.mean + self.f(X) + noise)
+    def value(self, X: Array) -> Array:
+        """Return v (n,), in standard units."""
+        return self.mean + self.f(X)
 
     def score(self, x: Array, rng: np.random.Generator) -> float:
-        return float(self(x[None], self.noise * rng.standard_normal())[0])
+        """Return a noisy score in the user's units."""
+        z = self.value(x[None]) + self.noise * rng.standard_normal()
+        return float(self.scores.unwarp(z)[0])
 
 
 def _truths(
@@ -149,8 +150,8 @@ def _truths(
 class Solo:
     """An agent alone, as it is replayed: its own scores, and its belief.
 
-    It queries as `fedbo.EI` or `fedbo.TS` does. Here the choice of a function is separate from the
-    search for its maximum, so that the functions of many solo agents are maximised at once.
+    It queries as `fedbo.EI` or `fedbo.TS` does, but the functions of many solo agents are maximised
+    at once.
     """
 
     def __init__(self, settings: Settings, space: Space, rng: np.random.Generator) -> None:
@@ -163,6 +164,15 @@ class Solo:
     def tell(self, x: Array, score: float) -> None:
         """Learn the score of a point (D,), to be maximised."""
         self.X, self.y = np.concatenate([self.X, x[None]]), np.append(self.y, score)
+
+    def function(self, policy: EI | TS, t: int) -> tuple[SampledFunction, Taken]:
+        """Return the function whose maximum is query t, and which points are taken."""
+        if isinstance(policy, EI) and not self.rng.random() < policy.schedule(t) and len(self.X):
+            belief = self.belief().marginal()
+            best = float(belief.predict(self.X)[0].max())
+            return ExpectedImprovement(belief, best), self.is_taken_for_acquisition
+        beta = beta_at(policy.beta, t) if isinstance(policy, TS) else 1.0
+        return self.belief().sample(self.rng, beta), self.is_taken_for_draw
 
     def belief(self) -> Surrogate:
         """Return the solo agent's model, fitted to all its scores."""
@@ -187,39 +197,19 @@ class Solo:
         return np.asarray((squared_distances(X, self.X, scales) < SAME**2).any(axis=1))
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """How an agent alone chooses its queries.
-
-    Args:
-        schedule: p_t, the probability of Thompson sampling instead of expected improvement; None
-            for Thompson sampling always.
-        beta: β_t of Thompson sampling.
-    """
-
-    schedule: Schedule | None = EI().schedule
-    beta: Beta = 1.0
-
-    def __call__(self, solo: Solo, t: int) -> tuple[SampledFunction, Taken]:
-        """Return the function whose maximum is query t, and which points are taken."""
-        if self.schedule is None or solo.rng.random() < self.schedule(t) or not len(solo.X):
-            return solo.belief().sample(solo.rng, beta_at(self.beta, t)), solo.is_taken_for_draw
-        belief = solo.belief().marginal()
-        best = float(belief.predict(solo.X)[0].max())
-        return ExpectedImprovement(belief, best), solo.is_taken_for_acquisition
-
-
-def rule_without_peers(policy: Policy) -> Rule:
+def without_peers(policy: Policy) -> EI | TS:
     """Return how an agent with this policy would query alone.
 
     The paper's policies become Thompson sampling, all others expected improvement.
 
-    >>> rule_without_peers(TipsThenPool()), rule_without_peers(FTS(beta=2.0))
-    (Rule(schedule=Gradual(scale=32), beta=1.0), Rule(schedule=None, beta=2.0))
+    >>> from fedbo.policy import TipsThenPool
+    >>> without_peers(TipsThenPool()), without_peers(FTS(beta=2.0))
+    (EI(schedule=Gradual(scale=32)), TS(beta=2.0))
     """
     match policy:
         case TS(beta=beta) | FTS(beta=beta):
-            return Rule(None, beta)
-        case EI(schedule=schedule) | TipsThenPool(schedule=schedule):
-            return Rule(schedule)
+            return TS(beta)
+        case EI(schedule=schedule):
+            return EI(schedule)
         case _:
-            return Rule()
+            return EI()

@@ -1,29 +1,41 @@
 """Trials saved by collaborating: a comparison of an agent with replayed solo agents.
 
-On each function of a replay, both sides have to reach a *level*: 95 % of the way from the solo
-agent's best initial point to the best value that the agent found. (The best value itself may be due
-to a last, negligible improvement.) Trials saved are the trials that the solo agent needs to reach
-the level minus the trials that the agent needed.
+======  =====================================================================  ========
+symbol  meaning                                                                shape
+======  =====================================================================  ========
+v, u    best values so far of the agent and of the solo agent on each of S     (S, h)
+        functions, in standard units
+a       the worse of the two first values, v_1 and u_1                         (S,)
+b       the better of the two last values, v_h and u_h                         (S,)
+saved   Σ_t (v_t − u_t) / (b − a): how many trials the solo agent is behind    (S,)
+======  =====================================================================  ========
+
+The area between two curves is the same in both directions. So ``saved`` is the number of trials by
+which the solo agent is later to reach a value, on average over all values from a to b; what it has
+not reached after h trials counts as if it were the next one. Every figure of a `Saving` comes from
+this difference: after how many trials it was how large, and in how many replays it was above 0.
 """
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbo.insight.replay import LONGEST
 from fedbo.model.kernel import Array
+from fedbo.model.surrogate import Scores
 from fedbo.table import Table
 
-_WAY = 0.95  # of the way to the agent's best value: the level
 _BAND = (0.05, 0.5, 0.95)  # quantiles over the draws; each is the value of one draw
-_STOPS = (5, 10, 20)  # best scores are compared after these trials and the last one
+_STOPS = (1, 5, 10, 20)  # what is saved is shown after these trials and the last one
+_TINY = 1e-12
 
 
 class Saving(msgspec.Struct, frozen=True, kw_only=True):
-    """The trials that collaborating saved, estimated from replays.
-
-    Failed trials are not counted. All scores are in the user's units.
+    """The trials that collaborating saved, estimated from replays. Failed trials do not count.
 
     Args:
         draws: Number of replays.
@@ -31,86 +43,94 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
         low: 5 % quantile of the trials saved; a negative number is a loss.
         median: Median of the trials saved.
         high: 95 % quantile of the trials saved.
-        at_least: Whether low, median and high are lower bounds: some solo agent missed the level.
-        agent: How many trials the agent needed to reach the level (median).
-        alone: How many trials a solo agent needed (median).
-        curves: Best scores after 1, 2, … trials, of the agent and of solo agents (with quantiles).
-        gains: After some numbers of trials, how much better the agent was.
+        ahead: In how many replays the agent is ahead at the end; a tie is one half.
+        first: The first value of solo agents (median), in the user's units.
+        curves: Best scores after 1, 2, … trials, of the agent and of solo agents (with quantiles),
+            in the user's units.
+        gains: After some numbers of trials: the best scores, the share of replays in which the
+            agent was ahead, and the trials saved so far (median).
     """
 
     draws: int
     trials: int
-    low: int
-    median: int
-    high: int
-    at_least: tuple[bool, bool, bool]
-    agent: int
-    alone: int
+    low: float
+    median: float
+    high: float
+    ahead: float
+    first: float
     curves: Table
     gains: Table
 
-    def __str__(self) -> str:
+    @property
+    def amount(self) -> str:
         low, median, high = (
-            ("at least " if more else "") + str(trials).replace("-", "−")
-            for trials, more in zip((self.low, self.median, self.high), self.at_least, strict=True)
+            f"{trials:.1f}".replace("-", "−") for trials in (self.low, self.median, self.high)
         )
-        amount = median.capitalize() if self.at_least[1] else f"About {median}"
-        many = "" if abs(self.median) == 1 else "s"
-        interval = low if low == high else f"{low} to {high}"
-        return f"{amount} trial{many} saved (90 %: {interval}). {self._meaning()}"
+        return f"about {median} trials saved (90 %: {low} to {high})"
+
+    def __str__(self) -> str:
+        return f"{self.amount.capitalize()}. {self._meaning()}"
 
     def _meaning(self) -> str:
+        at_end = self.ahead / self.draws
         if self.low > 0:
-            return "Collaborating paid."
+            later = ", though alone it might be ahead by now" if at_end < 0.5 else ""
+            return f"Collaborating paid{later}."
         if self.high < 0:
-            return "Collaborating cost trials: alone, the agent would have been faster."
-        if self.median < 0:
-            return "Alone, the agent might have been faster, but the interval contains 0."
-        return "The interval contains 0: it may have made no difference."
+            later = ", though it is ahead by now" if at_end > 0.5 else ""
+            return f"Collaborating cost trials{later}: alone, the agent would have been faster."
+        # With more trials, the median grows in proportion to the interval (docs/lab/explain.md).
+        margin = self.median - self.low if self.median > 0 else self.high - self.median
+        needed = self.trials * margin / max(abs(self.median), _TINY)
+        if needed > LONGEST:
+            rest = f"even {LONGEST} trials would not tell"
+        else:
+            more = max(1, math.ceil(needed) - self.trials)
+            rest = f"it takes about {round(more, -1 if more > 20 else 0)} more trials to tell"
+        return f"It may have made no difference: at this rate, {rest}."
 
 
-def compare(best: Array, together: Array, alone: Array, start: int, sign: float = 1.0) -> Saving:
+def compare(
+    best: Array, together: Array, alone: Array, scores: Scores, sign: float = 1.0
+) -> Saving:
     """Compute the trials saved from best values so far, all to be maximised.
 
     Args:
         best: The agent's best scores so far, as told, (n,).
-        together: Its best values so far on each of S functions, (S, h).
-        alone: Best values so far of a solo agent on each function, (S, h).
-        start: Number of the solo agents' initial points.
+        together: v, its best values so far on each of S functions, (S, h).
+        alone: u, the best values so far of a solo agent on each function, (S, h).
+        scores: What turns standard units into those of ``best``.
         sign: -1 if scores are minimised in the user's units (default 1).
 
+    >>> from fedbo.model.surrogate import Raw
     >>> together = np.array([[0.0, 1.0, 1.0, 1.0, 1.0]])
     >>> alone = np.array([[0.0, 0.0, 0.5, 0.9, 1.0]])
-    >>> saved = compare(together[0], together, alone, start=1)
-    >>> saved.agent, saved.alone, saved.median
-    (2, 5, 3)
+    >>> compare(together[0], together, alone, Raw(together[0])).median
+    1.6
     """
     draws, h = together.shape
-    end, first = together[:, -1], np.minimum(alone[:, min(start, h) - 1], together[:, -1])
-    level = (first + _WAY * (end - first))[:, None]
-    needed = (together >= level).argmax(axis=1) + 1
-    missed = alone[:, -1] < level[:, 0]
-    needed_alone = np.where(missed, h + 1, (alone >= level).argmax(axis=1) + 1)
-    saved = needed_alone - needed
-    low, median, high = _quantiles(saved).tolist()
-    more = [bool(missed[saved <= quantile].any()) for quantile in (low, median, high)]
+    gaps = together - alone
+    worst = np.minimum(together[:, 0], alone[:, 0])
+    heights = np.maximum(together[:, -1], alone[:, -1]) - worst
+    saved = np.cumsum(gaps, axis=1) / np.maximum(heights, _TINY)[:, None]
+    low, median, high = _quantiles(saved)
+    ahead = (0.5 + 0.5 * np.sign(gaps)).mean(axis=0)
 
-    gain_low, gain, gain_high = _quantiles(together - alone)
+    gain_low, gain, gain_high = _quantiles(scores.unwarp(together) - scores.unwarp(alone))
     best, trials = sign * best[:h], np.arange(1, h + 1)
     ends = (best - sign * gain_high, best - sign * gain_low)
     both = {"agent": best, "alone": best - sign * gain}
     curves = both | {"low": np.minimum(*ends), "high": np.maximum(*ends)}
-    gains = both | {"gain": gain, "low": gain_low, "high": gain_high}
+    gains = both | {"ahead": ahead, "saved": median}
     stops = np.isin(trials, (*_STOPS, h))
     return Saving(
         draws=draws,
         trials=h,
-        low=low,
-        median=median,
-        high=high,
-        at_least=(more[0], more[1], more[2]),  # a longer replay might give more
-        agent=int(_quantiles(needed)[1]),
-        alone=int(_quantiles(needed_alone)[1]),
+        low=float(low[-1]),
+        median=float(median[-1]),
+        high=float(high[-1]),
+        ahead=float(ahead[-1] * draws),
+        first=float(sign * np.median(scores.unwarp(alone[:, 0]))),
         curves=Table({"trials": trials} | curves),
         gains=Table({"trials": trials[stops]} | {k: v[stops] for k, v in gains.items()}),
     )

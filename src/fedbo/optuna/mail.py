@@ -270,7 +270,7 @@ class Mail:
             with caller.collect():  # it would repeat the study's own warnings
                 mirror = StudyAgent(self._agent.study, self._agent.options).look()
             saved = None if mirror is None else mirror.agent.explain(_DRAWS).saved
-            self._estimate = scores, None if saved is None else float(saved.median)
+            self._estimate = scores, None if saved is None else round(saved.median, 1)
         return self._estimate[1]
 
 
