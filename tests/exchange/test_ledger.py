@@ -20,13 +20,12 @@ from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
-    HubExchange,
     Ledger,
     MemoryExchange,
     Progress,
 )
 from fedbo.exchange.ledger import NotOurs
-from fedbo.message import Heard, Kind
+from fedbo.message import Kind
 
 
 @pytest.fixture
@@ -165,20 +164,6 @@ def test_a_message_that_is_handed_out_is_recorded_once(
     assert ledger.withdraw(exchange, OURS, "site-a") is True
 
 
-def test_a_log_that_was_moved_away_starts_anew(
-    ledger: Ledger, exchange: MemoryExchange, path: Path
-) -> None:
-    for sequence in (1, 2):
-        ledger.publish(exchange, message(sequence=sequence))
-    path.rename(path.with_name("old.jsonl"))
-    ledger.publish(exchange, message(sequence=2))
-    assert told(ledger) == [("sent", "site-a", 2)]
-    assert len(Ledger(path.with_name("old.jsonl")).read()) == 2
-    path.write_bytes(b"")
-    ledger.publish(exchange, message(sequence=2))
-    assert told(ledger) == [("sent", "site-a", 2)]
-
-
 # Damage
 
 
@@ -263,20 +248,6 @@ def test_a_log_that_is_not_a_file_is_refused(exchange: MemoryExchange) -> None:
             act()
 
 
-def test_many_damaged_lines_are_counted_and_long_ones_come_in_pieces(
-    ledger: Ledger, exchange: MemoryExchange, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedbo.exchange.ledger._LONGEST", 1000)
-    ledger.publish(exchange, message())
-    with path.open("ab") as file:
-        file.write(b"x" * 2500 + b"\n" + b"{\n" * 100)
-    ledger.publish(exchange, message(sequence=2))
-    with pytest.warns(ExchangeWarning) as caught:
-        assert [sequence for *_, sequence in told(ledger)] == [1, 2]
-    [said] = [str(warning.message) for warning in caught]
-    assert "were skipped (103); line 2" in said
-
-
 def test_a_disk_that_fills_up_midway_leaves_nothing_that_counts(
     ledger: Ledger, exchange: MemoryExchange, path: Path, tmp_path: Path
 ) -> None:
@@ -345,30 +316,6 @@ def test_processes_do_not_write_into_each_others_lines(
 
 
 # Progress, which only a hub shows
-
-
-class Hub(HubExchange):
-    """A hub that takes everything, or nothing."""
-
-    def __init__(self, is_away: bool = False) -> None:
-        super().__init__("https://hub.example.org")
-        self.is_away = is_away
-        self.taken: list[tuple[Heard, Progress | None]] = []
-
-    def publish(self, message: Heard, progress: Progress | None = None) -> bool:
-        if self.is_away:
-            raise ExchangeError("it is away")
-        self.taken.append((message, progress))
-        return True
-
-
-def test_progress_is_recorded_with_its_message(ledger: Ledger) -> None:
-    hub, progress = Hub(), Progress(12, best=0.75)
-    assert ledger.publish(hub, message(), progress=progress)
-    assert hub.taken == [(message(), progress)]
-    [entry] = ledger.read()
-    assert entry.progress == progress and entry.message() == message()
-    assert entry.numbers == message().numbers + 2
 
 
 def test_where_progress_cannot_be_shown_nothing_is_sent(

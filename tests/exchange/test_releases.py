@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +17,11 @@ from fedbo import Agent, Federation, Settings
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
-    FolderExchange,
     Ledger,
     MemoryExchange,
 )
 from fedbo.exchange.contributions import make_release
-from fedbo.message import Heard, Message
-from fedbo.privacy import BudgetSpent, Plan, epsilon, mechanisms, spent
+from fedbo.privacy import BudgetSpent, Plan
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
@@ -55,22 +50,6 @@ def test_releases_are_numbered_and_the_last_planned_one_is_the_last(ledger: Ledg
     assert ledger.releases(OURS) == made
     actions = [(one.action, one.kind, one.agent, one.sequence) for one in ledger.read()]
     assert actions == [("handed out", "release", "hub", number) for number in (1, 2, 3)]
-
-
-# What it costs
-
-
-@pytest.mark.parametrize("releases", [1, 2, 5])
-def test_all_planned_releases_cost_no_more_than_planned(ledger: Ledger, releases: int) -> None:
-    agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=releases))
-    costs = [spent([])]
-    for _ in range(releases):
-        record(ledger, agreed, NOBODY)
-        costs.append(spent(ledger.releases(agreed)))
-    assert costs[0] == 0.0 and costs == sorted(costs)
-    assert 1.5 < costs[-1] <= 2.0  # the more releases, the more is lost by adding up the votes
-    each = [m for one in ledger.releases(agreed) for m in mechanisms(one)]
-    assert costs[-1] == epsilon(each, 1e-3)
 
 
 @pytest.mark.parametrize("change", [{"sequence": 1}, {"sequence": 4}, {"epsilon": 1.0}])
@@ -232,23 +211,6 @@ def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: 
     assert other.releases(OURS)[0] == first
 
 
-class Full(MemoryExchange):
-    """Has a later release than any, and takes none."""
-
-    def publish(self, message: Heard) -> bool:
-        return isinstance(message, Message) and super().publish(message)
-
-
-def test_a_release_that_the_exchange_does_not_take_is_reported(ledger: Ledger) -> None:
-    exchange = Full()
-    members(OURS, exchange)
-    for _ in range(2):
-        with pytest.raises(ExchangeError, match=r"release 1 is recorded in .*, but memory has"):
-            make_release(exchange, OURS, ledger)
-    assert len(ledger.releases(OURS)) == 1
-    assert ledger.read()[-1].action == "undelivered"
-
-
 def test_a_second_ledger_does_not_hide_what_was_released(ledger: Ledger) -> None:
     """Two releases with one number count as two, so that no more is made than was planned."""
     exchange = MemoryExchange()
@@ -334,42 +296,6 @@ def test_a_kill_never_loses_a_release(path: Path) -> None:
     assert sum(printed) > 50  # some were killed at work, not before it
     recorded = Ledger(path).releases(planned(10_000))
     assert sum(printed) <= len(recorded) <= sum(printed) + 100
-
-
-PUBLISHING = """
-from contracts.releases import private, record
-from fedbo.privacy import Plan
-from fedbo.exchange.contributions import make_release
-agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
-exchange, ledger = FolderExchange(sys.argv[1]), Ledger(sys.argv[2])
-exchange.contributions(agreed)
-print("ready", flush=True)
-while True:
-    make_release(exchange, agreed, ledger)
-"""
-
-
-@pytest.mark.slow
-def test_after_a_kill_the_recorded_release_is_published(path: Path, tmp_path: Path) -> None:
-    agreed, exchange = planned(10_000), FolderExchange(tmp_path / "exchange")
-    members(agreed, exchange)
-    rng = random.Random(0)
-    for _ in range(10):
-        process = child(PUBLISHING, exchange.address, path)
-        assert process.stdout and process.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0.0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
-        recorded = Ledger(path).releases(agreed)
-        assert [one.sequence for one in recorded] == list(range(1, len(recorded) + 1))
-        there = exchange.fetch(agreed)
-        assert {*there} <= {*recorded}  # nothing was published that is not recorded
-        made, is_new = make_release(exchange, agreed, Ledger(path))
-        if recorded and recorded[-1] not in there:
-            assert (made, is_new) == (recorded[-1], False)
-        else:
-            assert is_new and made.sequence == len(recorded) + 1
-        assert exchange.fetch(agreed) == [made]
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0, 8.0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,23 +217,6 @@ def test_a_hub_that_was_killed_is_found_again(
         assert exchange.publish(message(sequence=2)) is True
     finally:
         hub.stop()
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_is_the_same_member(exchange: OpenHub) -> None:
-    mine = joined(exchange)
-    mine.publish(message())
-    pid = os.fork()
-    if not pid:
-        status = 1
-        try:
-            assert mine.publish(message(sequence=2)) is True
-            assert mine.fetch(OURS) == [message(sequence=2)]
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert mine.fetch(OURS) == [message(sequence=2)]
 
 
 def test_nothing_that_is_kept_or_said_has_a_token(

@@ -127,14 +127,3 @@ def test_processes_do_not_lose_each_others_memberships(book: Memberships) -> Non
     for process in processes:
         ended(process)
     assert {one.member for one in book.all()} == {"p0-9", "p1-9", "p2-9"}
-
-
-def test_a_user_without_a_home_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedbo.state import StateMissing
-
-    def missing() -> Path:
-        raise StateMissing("this user has no home folder: set FEDBO_STATE")
-
-    monkeypatch.setattr("fedbo.exchange.hub.memberships.state_folder", missing)
-    with pytest.raises(ExchangeError, match="set FEDBO_STATE"):
-        Memberships()
