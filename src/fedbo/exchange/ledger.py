@@ -451,7 +451,10 @@ def _digest(content: str) -> bytes:
 
 def _lines(file: io.BufferedReader) -> Iterator[bytes]:
     """Yield the lines from here on; one that is far too long comes in pieces."""
-    return iter(lambda: file.readline(_LONGEST), b"")
+    while line := file.readline(_LONGEST):
+        yield line
+        if not line.endswith(b"\n") and len(line) < _LONGEST:  # somebody is still writing it
+            return
 
 
 def _parsed(line: bytes) -> Entry | str | None:
