@@ -54,7 +54,7 @@ def test_of_many_senders_the_latest_are_handed_out(tmp_path, messages, monkeypat
     mailbox = Mailbox(tmp_path, FEDERATION)
     for node in (*range(7), 3):
         mailbox.put(node, messages[node].encode())
-    assert senders(mailbox) == ["site-04", "site-05", "site-06", "site-03"]
+    assert senders(mailbox) == ["site-03", "site-04", "site-05", "site-06"]
 
 
 def test_hostile_messages_are_refused_and_change_nothing(tmp_path, messages):

@@ -158,4 +158,5 @@ class Mailbox:
         """
         if self.federation.privacy is not None:
             return [release.encode() for release in self._exchange.fetch(self.federation)]
-        return [message.encode() for message in [*self._held.values()][-MOST_PEERS:]]
+        latest = [*self._held.values()][-MOST_PEERS:]
+        return [message.encode() for message in sorted(latest, key=lambda each: each.sender)]
