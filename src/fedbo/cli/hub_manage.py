@@ -15,6 +15,7 @@ import typer
 from fedbo.cli import checks, screen
 from fedbo.federation.federation import Federation
 from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.settings import INVITED_DAYS
 from fedbo.message.signed import key_text
 from fedbo.outside import without_password
 
@@ -101,7 +102,7 @@ def create(
     name: Name,
     federation: _File,
     uses: _Uses = 10,
-    days: _Days = 14,
+    days: _Days = INVITED_DAYS,
     db: Db = None,
     config: Config = None,
 ) -> None:
@@ -138,7 +139,7 @@ def update(name: Name, federation: _File, db: Db = None, config: Config = None) 
 
 
 def invite(
-    name: Name, uses: _Uses = 10, days: _Days = 14, db: Db = None, config: Config = None
+    name: Name, uses: _Uses = 10, days: _Days = INVITED_DAYS, db: Db = None, config: Config = None
 ) -> None:
     """Print a new invitation to a federation."""
     with transaction(db, config) as (connection, settings):

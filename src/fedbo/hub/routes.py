@@ -19,7 +19,8 @@ from fedbo.hub.access import AnyMember, Anyone, AnyOperator, BoundedRoute, Runni
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, FederationInfo, NewInvitation
 from fedbo.hub.service import Service
-from fedbo.hub.store.federations import DAYS, MOST_DAYS, MOST_USES
+from fedbo.hub.settings import INVITED_DAYS
+from fedbo.hub.store.federations import MOST_DAYS, MOST_USES
 from fedbo.message.signed import key_text, parse_key
 from fedbo.version import __version__
 
@@ -126,7 +127,9 @@ class Uses(Question):
     """An invitation to make."""
 
     uses: int = Field(default=10, ge=1, le=MOST_USES, description="How many members can enrol.")
-    days: float = Field(default=DAYS, gt=0.0, le=MOST_DAYS, description="For how many days.")
+    days: float = Field(
+        default=INVITED_DAYS, gt=0.0, le=MOST_DAYS, description="For how many days."
+    )
 
 
 @router.post("/v1/invitations/open", tags=["invitations"])

@@ -19,6 +19,7 @@ from fedbo.outside import shortened, without_password
 
 PREFIX = "FEDBO_HUB_"
 CONFIG = PREFIX + "CONFIG"  # names the TOML file
+INVITED_DAYS = 14.0  # for which an invitation is valid unless somebody says otherwise
 _LARGEST = 2**16  # bytes of the file
 
 

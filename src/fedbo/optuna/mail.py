@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
+from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring
@@ -389,6 +390,9 @@ class Courier:
                     "study goes on. This is tried again after later trials, and said once until "
                     "then"
                 )
+            if isinstance(problem, HubRefused) and problem.slug == "wrong-token":
+                self._errand = None  # to try the same again helps nobody who was revoked
+                self.drop()
         self.has_failed = problem is not None
         return not self.has_failed
 

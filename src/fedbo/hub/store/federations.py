@@ -13,6 +13,7 @@ from fedbo.exchange.hub.proof import hashed
 from fedbo.federation.federation import Federation
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import FederationInfo, NewInvitation, OpenInvitation
+from fedbo.hub.settings import INVITED_DAYS
 from fedbo.hub.store.credentials import new_secret
 from fedbo.hub.store.schema import federation, hub, invitation, member, message
 from fedbo.hub.store.transaction import (
@@ -24,7 +25,6 @@ from fedbo.hub.store.transaction import (
 from fedbo.message import Fingerprint
 
 MOST_USES, MOST_DAYS = 100_000, 3650
-DAYS = 14.0  # for which an invitation is valid unless somebody says so
 _DAY = 86400.0
 
 
@@ -104,7 +104,7 @@ class Opened(NamedTuple):
 
 
 def invite(
-    connection: Connection, name: str, *, uses: int = 10, days: float = DAYS, actor: str
+    connection: Connection, name: str, *, uses: int = 10, days: float = INVITED_DAYS, actor: str
 ) -> NewInvitation:
     """Make an invitation to a federation, for so many members and days."""
     if not 1 <= uses <= MOST_USES:

@@ -34,7 +34,7 @@ export function releases(found) {
   if (found === null) return;
   const made = found.releases.length;
   const when = made ? `, the last one ${ago(found.releases[made - 1].time)}` : "";
-  text($("releases-made"), `${count(made)} of ${plural(found.planned, "planned release")} ${made === 1 ? "was" : "were"} made${when}.`);
+  text($("releases-made"), `Made: ${count(made)} of ${count(found.planned)} planned${when}.`);
   const share = Math.min(1, (found.spent ?? 0) / found.epsilon);
   set($("releases-meter").firstElementChild, "width", `${(100 * share).toFixed(2)}%`);
   const spent = found.spent === null
