@@ -49,6 +49,7 @@ try:
     from threadpoolctl import threadpool_limits
 
     import fedbo
+    from fedbo.message.inbox import Held
     from fedbo.optuna import FederatedSampler
 except ModuleNotFoundError as error:
     sys.exit(f"speed.py: {error}. Run `make bench`: it builds .venv-bench with BoTorch and Optuna.")
@@ -223,10 +224,8 @@ def peer_times(name: str) -> Figures:
             agent.receive(messages[:N])
         else:  # messages that repeat
             omegas = np.array([message.omega for message in messages])
-            for first in range(0, N, 50_000):
-                rows = np.arange(first, min(first + 50_000, N))
-                names = [f"peer-{i}" for i in rows]
-                agent.inbox.extend(names, omegas[rows % len(omegas)], t_n=T, sequence=T)
+            for i in range(N):
+                agent.inbox.hold(Held(f"peer-{i}", T, T, omegas[i % len(omegas)]))
         inboxes[N] = agent.inbox
     times: dict[int, list[float]] = {N: [] for N in inboxes}
     for run in range(RUNS):  # sizes take turns, so that a busy machine slows all of them

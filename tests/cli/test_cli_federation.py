@@ -190,27 +190,27 @@ models.
   kernel      Categorical(choices=('linear', 'rbf'))            1
 
   features       100, kernel se, seed 7
-  length scale   0.1, 0.2, 0.3 on the unit cube
+  length scale   0.2 on the unit cube
   noise          0.1, as a variance of standardised scores
-  message        compact with a tip: 105 numbers, about 193 bytes each
-  fingerprint    6418a7e4-36713fb5-886faf3f-0f1f2709, the same at all sites that agree on this
+  message        compact with a tip, about 193 bytes each
+  fingerprint    6418a7e4-36713fb5-886faf3f-8e33eb52, the same at all sites that agree on this
 
 No members are listed, so anyone who can write to the exchange can take part, signed or
 not, under any name that is not known yet. To admit members only, list their keys in a
 section [members]; fedbo identity show prints a site's key.
 
-A site sends 105 numbers: roughly what its model knows and does not know, and in which
-of some public cells of the space it made none, one, two or more trials. It also sends a
-tip, which its peers try first: the parameters of the trial that its model likes best,
-with each continuous one rounded to one of 16 places; tips=False, or --no-tips, leaves
-it out. The message also has the name of the site, how many trials it has, a counter,
-the fingerprint and a signature. It has no score, no data, no code, and no other trial.
+A site sends roughly what its model knows and does not know, and in which of some public
+cells of the space it made none, one, two or more trials. It also sends a tip, which its
+peers try first: the parameters of the trial that its model likes best, with each
+continuous one rounded to one of 16 places; tips=False, or --no-tips, leaves it out. The
+message also has the name of the site, how many trials it has, a counter, the
+fingerprint and a signature. It has no score, no data, no code, and no other trial.
 Peers learn roughly where its scores are good, because that is what helps them.
 """
 
 
 def test_show_explains_a_federation() -> None:
-    ours = Federation(SPACE, features=100, seed=7, length_scale=(0.1, 0.2, 0.3))
+    ours = Federation(SPACE, features=100, seed=7, length_scale=0.2)
     ours.save("federation.toml")
     text = run("federation", "show", "federation.toml", columns=100)
     assert "".join(f"{line.rstrip()}\n" for line in text.splitlines()) == GOLDEN

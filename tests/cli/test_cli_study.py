@@ -65,7 +65,7 @@ def test_a_study_leaves_its_message_once(study: optuna.Study) -> None:
     assert text.startswith(
         f"The message of site-a was published at {Path('shared').absolute()}. "
         f"federation {FEDERATION.fingerprint} about 3 trials "
-        f"size {message.numbers} numbers (compact), {message.nbytes} bytes "
+        f"size {message.nbytes} bytes (compact) "
         f"signature with the key {message.signer} "
     )
     assert "already has this message of site-a" in said("publish", "--to", "shared")

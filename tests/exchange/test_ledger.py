@@ -82,7 +82,6 @@ def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> N
         sequence=7,
         t_n=20,
         kind=kind,
-        numbers=sent.numbers,
         nbytes=sent.nbytes,
         content=base64.b64encode(sent.encode()).decode(),
     )

@@ -50,14 +50,11 @@ def message(sender: Federation, **changes: Any) -> Message:
 
 
 def test_features_are_built_once_and_as_agreed() -> None:
-    scales = tuple(0.1 * (i + 1) for i in range(8))
-    ours = federation(length_scale=scales, kernel="matern52")
+    ours = federation(kernel="matern52")
     assert ours.phi is ours.phi
     assert (ours.features, ours.phi.M, ours.phi.kernel) == (20, 20, "matern52")
-    assert sorted(ours.phi.length_scales) == [*scales]
     X = ours.space.sample(np.random.default_rng(0), 5)
-    again = federation(length_scale=scales, kernel="matern52")
-    assert np.array_equal(ours.phi(X), again.phi(X))
+    assert np.array_equal(ours.phi(X), federation(kernel="matern52").phi(X))
     assert not np.array_equal(ours.phi(X), federation(seed=8).phi(X))
 
 
@@ -117,7 +114,7 @@ def saved_and_loaded(ours: Federation, path: Path) -> Federation:
         federation(),
         paper_federation(PARAMETERS),
         federation(kind="belief", kernel="matern52", noise_variance=1 / 3),
-        federation(length_scale=tuple(1 / (i + 3) for i in range(8))),
+        federation(length_scale=1 / 3),
         federation(space=Space(PARAMETERS, direction="minimize")),
         federation(
             space=Space(
@@ -190,7 +187,6 @@ SHORT = '[space.parameters.C]\ntype = "float"\nlow = 0\nhigh = 1\n'
         (SHORT + "[space]\ncolour = 3\n", r"\[space\]: .*unknown field `colour`"),
         ("features = 10\n", r"\[space\]: .*missing required field `parameters`"),
         (SHORT.replace("high = 1", "high = -1"), "parameter 'C': low is 0.0 and high is -1.0"),
-        ("length_scale = [0.1, 0.2]\n" + SHORT, "expected one number or 1, one for each dim"),
         ("this is not TOML", "federation.toml: "),
     ],
 )
@@ -215,7 +211,7 @@ def points_of(n: int) -> str:
 
 
 TOO_MUCH: dict[str, tuple[str, str]] = {
-    "features": ("features = 20000\n" + SHORT, "features is 20000, .* 1 to 5000, because a model"),
+    "features": ("features = 20000\n" + SHORT, "features is 20000, .* 1 to 5000"),
     "int": (f"seed = 0x{'f' * 10**5}\n" + SHORT, "'seed' has a whole number of more than 64 bits"),
     "digits": (f"seed = {'1' * 10**5}\n" + SHORT, "a number has too many digits"),
     "choices": (CHOICES.format(", ".join(map(str, range(10**5)))), "there are 100001 choices"),
@@ -272,16 +268,6 @@ def test_the_order_of_parameters_and_choices_makes_no_difference() -> None:
     assert np.array_equal(ours.phi(x[None]), theirs.phi(z[None]))
 
 
-def test_length_scales_are_given_in_the_order_of_the_space() -> None:
-    # C; depth; rbf, linear, 3, True, 0.5; learning rate
-    ours = federation(length_scale=(1, 2, 3, 4, 5, 6, 7, 8))
-    assert ours.length_scale == (1, 2, 6, 7, 5, 4, 3, 8)
-    # learning rate; 0.5, True, 3, linear, rbf; depth; C
-    theirs = federation(space=REVERSED, length_scale=(8, 7, 6, 5, 4, 3, 2, 1))
-    assert theirs.length_scale == ours.length_scale and theirs == ours
-    assert Federation.from_toml(ours.to_toml()).length_scale == ours.length_scale
-
-
 # The choice None
 
 
@@ -323,8 +309,8 @@ def test_members_are_saved_but_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"": KEYS["site-a"]}, "a member is named '', expected 1 to 64 bytes of printable"),
-        ({"a/b": KEYS["site-a"]}, "a member is named 'a/b', .* without '/'"),
+        ({"": KEYS["site-a"]}, "member '': the name is '', expected 1 to 64 bytes"),
+        ({"a/b": KEYS["site-a"]}, "member 'a/b': .* without '/'"),
         ({"a": bytes(31)}, "member 'a': the key has 31 bytes, expected 32"),
         (["a"], "members is .*, expected names and public keys"),
     ],
@@ -341,14 +327,13 @@ def test_wrong_members_are_named(members: Any, words: str) -> None:
     ("change", "words"),
     [
         ({"features": True}, "features is True"),
-        ({"features": 5001}, "features is 5001, expected an int from 1 to 5000, because a model"),
+        ({"features": 5001}, "features is 5001, expected an int from 1 to 5000"),
         ({"kernel": "rbf"}, "kernel is 'rbf', expected one of 'se', 'matern52'"),
         ({"kind": "mean"}, "kind is 'mean', expected one of 'compact', 'weights', 'belief'"),
         ({"seed": -1}, "seed is -1"),
         ({"length_scale": "0.3"}, "length_scale is '0.3'"),
-        ({"length_scale": (0.1,) * 7 + (math.inf,)}, "length_scale is inf"),
         ({"noise_variance": 1e300}, "noise_variance is 1e.300, expected a number from 1e-10"),
-        ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a finite number above 0"),
+        ({"noise_variance": -0.1}, "noise_variance is -0.1, expected a number from 1e-10 to"),
         ({"space": {}}, "parameters is empty"),
     ],
 )
@@ -387,7 +372,7 @@ def test_the_first_difference_is_named(change: dict[str, Any], words: str, part:
     ours, theirs = federation(), federation(**change)
     assert words in str(ours.difference(theirs))
     assert ours != theirs
-    assert ours.fingerprint.difference(theirs.fingerprint) == part
+    assert f"foreign {part}" in str(ours.fingerprint.mismatch(theirs.fingerprint))
     with pytest.raises(FederationMismatch, match="the federations differ: "):
         ours.require_same(theirs)
 

@@ -28,29 +28,11 @@ def test_it_travels_as_bytes(epsilon: float | None, signed: bool) -> None:
     assert again == one == read(one.encode())
     assert (again.kind, again.cell, again.local_epsilon) == ("contribution", 3, epsilon)
     assert again.y.dtype == np.float32 and (again.y == y.astype(np.float32)).all()
-    assert (again.M, again.numbers, again.parameters) == (D, D + 1, D + 1)
+    assert (again.M, again.parameters) == (D, D + 1)
     assert len(one.encode()) < 250
     OURS.check(again)
     if signed:
         verify(again)
-
-
-def test_bytes_that_are_damaged_are_refused_or_another_contribution() -> None:
-    data = contribution(OURS, epsilon=4.0).encode()
-    rng = np.random.default_rng(0)
-    for _ in range(500):
-        damaged = bytearray(data)
-        damaged[rng.integers(len(data))] = rng.integers(256)
-        try:
-            found = read(bytes(damaged))
-        except MessageRefused:
-            continue
-        assert found.encode() == bytes(damaged)
-
-
-def fields(one: Message) -> list[Any]:
-    whole: list[Any] = msgspec.msgpack.decode(one.encode())
-    return whole
 
 
 @pytest.mark.parametrize(
@@ -67,7 +49,7 @@ def fields(one: Message) -> list[Any]:
     ],
 )
 def test_hostile_fields_are_refused(body: list[Any]) -> None:
-    whole = fields(contribution(OURS))
+    whole = msgspec.msgpack.decode(contribution(OURS).encode())
     assert whole[-1] == ["contribution", contribution(OURS).y.tobytes(), 0, None]
     whole[-1] = body
     with pytest.raises(MessageRefused):
@@ -77,10 +59,10 @@ def test_hostile_fields_are_refused(body: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"cell": CELLS}, f"votes for cell {CELLS}, expected 0 to {CELLS - 1}"),
-        ({"cell": -1}, "votes for cell -1"),
-        ({"y": np.full(D, 1e300)}, "y holds NaN or infinity"),
-        ({"y": np.full(D, 1e9)}, "y has norm"),
+        ({"cell": CELLS}, f"expected M = {D} and {CELLS} cells"),
+        ({"cell": -1}, f"expected M = {D} and {CELLS} cells"),
+        ({"y": np.full(D, 1e300)}, "has norm inf"),
+        ({"y": np.full(D, 1e9)}, "has norm"),
         ({"y": np.ones(D + 1)}, f"it has M = {D + 1}, expected M = {D}"),
         ({"fingerprint": private(seed=1).fingerprint}, "foreign features"),
     ],

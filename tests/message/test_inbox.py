@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contracts.inboxes import hold_all
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,9 +27,7 @@ def message(sender: str, sequence: int = 1, omega: Any = (0.0, 0.0), t_n: int = 
 
 def filled(n: int, M: int = 2, chance: Any = 1.0) -> Inbox:
     inbox = Inbox(M)
-    omega = np.arange(n * M, dtype=np.float32).reshape(n, M)
-    names = [f"peer-{i}" for i in range(n)]
-    assert inbox.extend(names, omega, t_n=20, sequence=1, chance=chance) == n == len(inbox)
+    assert hold_all(inbox, np.arange(n * M).reshape(n, M), chance=chance) == n == len(inbox)
     return inbox
 
 
@@ -36,11 +35,6 @@ def drawn(inbox: Inbox, rng: np.random.Generator) -> int:
     row = inbox.draw(rng)
     assert row is not None
     return row
-
-
-def counts(inbox: Inbox, draws: int) -> np.ndarray[Any, Any]:
-    rng = np.random.default_rng(0)
-    return np.bincount([drawn(inbox, rng) for _ in range(draws)], minlength=len(inbox))
 
 
 def drawn_by_hand(inbox: Inbox, rng: np.random.Generator) -> int | None:
@@ -143,22 +137,6 @@ def test_the_ends_of_the_unit_interval_draw_a_peer_that_is_left(u: float) -> Non
         assert row == (1 if u == 0.0 else _BLOCK + 5)
 
 
-def assert_same(a: Inbox, b: Inbox) -> None:
-    ours, theirs = a.state(), b.state()
-    for key in ours:
-        np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
-        assert getattr(ours[key], "dtype", None) == getattr(theirs[key], "dtype", None)
-    assert (a.left, a.senders) == (b.left, b.senders)
-    one, other = np.random.default_rng(5), np.random.default_rng(5)
-    assert [a.draw(one) for _ in range(20)] == [b.draw(other) for _ in range(20)]
-
-
-def restored(inbox: Inbox) -> Inbox:
-    again = Inbox(inbox.M, inbox.D)
-    again.restore(inbox.state())
-    return again
-
-
 class InboxMachine(RuleBasedStateMachine):
     """Any order of calls against a dictionary; and a restored inbox draws the same."""
 
@@ -195,7 +173,11 @@ class InboxMachine(RuleBasedStateMachine):
         assert self.inbox.left == sum(c > 0 and not used for *_, c, used in self.peers.values())
 
     def teardown(self) -> None:
-        assert_same(self.inbox, restored(self.inbox))
+        again = Inbox(self.inbox.M, self.inbox.D)
+        again.restore(self.inbox.state())
+        assert again.state() == self.inbox.state() and again.left == self.inbox.left
+        one, other = np.random.default_rng(5), np.random.default_rng(5)
+        assert [self.inbox.draw(one) for _ in range(20)] == [again.draw(other) for _ in range(20)]
 
 
 TestInboxMachine = InboxMachine.TestCase
@@ -221,13 +203,13 @@ def test_drawing_is_fast_with_many_peers() -> None:
 
 def test_removed_senders_are_forgotten_and_the_others_stay() -> None:
     inbox = Inbox(2)
-    inbox.extend("abcd", [[1, 1], [2, 2], [3, 3], [4, 4]], t_n=[1, 2, 3, 4], sequence=9)
+    hold_all(inbox, [[1, 1], [2, 2], [3, 3], [4, 4]], "abcd", t_n=[1, 2, 3, 4], sequence=9)
     inbox.use(3)
     assert inbox.remove(["b", "nobody", "a"]) == 2
     assert inbox.senders == ["c", "d"]
     assert inbox.omega.tolist() == [[3, 3], [4, 4]]
     assert (inbox.t_n.tolist(), inbox.used.tolist(), inbox.left) == ([3, 4], [False, True], 1)
-    assert inbox.extend(["a", "d"], [[7, 7], [8, 8]], t_n=5, sequence=[1, 10]) == 2
+    assert hold_all(inbox, [[7, 7], [8, 8]], "ad", t_n=5, sequence=[1, 10]) == 2
     assert inbox.senders == ["c", "d", "a"]
     assert inbox.omega.tolist() == [[3, 3], [8, 8], [7, 7]]
     assert inbox.remove(inbox.senders) == 3
@@ -237,13 +219,12 @@ def test_removed_senders_are_forgotten_and_the_others_stay() -> None:
 _MILLION = """
 import pathlib, re
 import numpy as np
-from fedbo.message.inbox import Inbox
+from fedbo.message.inbox import Held, Inbox
 
-inbox, step = Inbox(100), 50_000
-omega = np.random.default_rng(0).standard_normal((step, 100), dtype=np.float32)
-for first in range(0, 1_000_000, step):
-    names = [f"agent-{i}" for i in range(first, first + step)]
-    assert inbox.extend(names, omega, t_n=20, sequence=1) == step
+inbox = Inbox(100)
+omega = np.random.default_rng(0).standard_normal((50_000, 100), dtype=np.float32)
+for i in range(1_000_000):
+    assert inbox.hold(Held(f"agent-{i}", 1, 20, omega[i % len(omega)]))
 assert len(inbox) == inbox.left == 1_000_000
 assert inbox.draw(np.random.default_rng(0)) == 636_961
 # getrusage would count the memory of the process that started this one, too

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contracts.inboxes import covariance
 from contracts.releases import contribution, released
 from msgspec.structs import replace
 
@@ -66,29 +67,16 @@ def test_a_message_is_no_release(agreed: Federation) -> None:
         fedbo.Message.decode(published(agreed).encode())
 
 
-def test_bytes_that_are_damaged_are_refused(agreed: Federation) -> None:
-    data = published(agreed).encode()
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(data)
-        damaged[rng.integers(len(data))] = rng.integers(256)
-        try:
-            found = Release.decode(bytes(damaged))
-        except MessageRefused:
-            continue
-        assert found.encode() == bytes(damaged)  # another release, with one spelling
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"epsilon": 0.0}, "epsilon is 0.0, expected 9e-19 to 1e"),
+        ({"epsilon": 0.0}, "epsilon is 0.0, expected 8.67362e-19 to 1"),
         ({"sums_deviation": float("inf")}, "sums_deviation is inf"),
         ({"members": 0}, "members is 0, expected 1"),
         ({"votes": ()}, "votes has 0 numbers"),
-        ({"sums": (2**63,)}, r"sums has a number beyond"),
+        ({"sums": (2**63,)}, "sums has 1 numbers, expected"),
         ({"neighbours": "nobody"}, "neighbours is 'nobody'"),
-        ({"sender": "x" * 54}, "expected at most 53 bytes"),
+        ({"sender": "x" * 54}, "expected 1 to 53 bytes"),
     ],
 )
 def test_absurd_fields_are_refused(agreed: Federation, change: dict, text: str) -> None:
@@ -99,7 +87,7 @@ def test_absurd_fields_are_refused(agreed: Federation, change: dict, text: str) 
 def test_one_that_does_not_fit_is_refused(agreed: Federation) -> None:
     one = published(agreed)
     agent = fedbo.Agent(agreed, seed=0)
-    with pytest.raises(MessageRefused, match="votes for 3 cells, expected 64"):
+    with pytest.raises(MessageRefused, match="votes for 3 cells and 16 coordinates"):
         agent.receive(replace(one, votes=(1, 2, 3)))
     with pytest.raises(MessageRefused, match="coordinates"):
         agent.receive(replace(one, sums=one.sums[:5], squared=0))
@@ -157,7 +145,7 @@ def test_a_draw_is_held_like_a_message_that_is_sure_of_the_leading_coordinates(k
     assert isinstance(inbox, BeliefInbox)
     np.testing.assert_allclose(inbox.nu, Z @ B.T, atol=1e-6)
     sure = B[:, : one.coordinates]
-    np.testing.assert_allclose(inbox.covariance(7), np.eye(len(B)) - sure @ sure.T, atol=1e-6)
+    np.testing.assert_allclose(covariance(inbox, 7), np.eye(len(B)) - sure @ sure.T, atol=1e-6)
     along, expected = inbox.omega @ sure, Z[:, : one.coordinates]
     np.testing.assert_allclose(along, expected, atol=2e-3)  # the draws of it keep what is sure
     assert np.abs(inbox.omega - inbox.nu).max() > 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contracts.inboxes import hold_all
 from scipy.stats import chisquare
 
 import fedbo
@@ -25,7 +26,7 @@ def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1)
     inbox = Inbox(FEATURES.M) if inbox is None else inbox
     names = [f"peer-{i}" for i in range(n)]
     chance = [policy.chance(name) for name in names]
-    inbox.extend(names, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, chance=chance)
+    hold_all(inbox, np.ones((n, FEATURES.M)), t_n=5, sequence=sequence, chance=chance)
     assert inbox.left == np.count_nonzero(chance)
     return inbox
 
@@ -141,7 +142,7 @@ def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     features = agreed.phi
     omega = np.random.default_rng(5).standard_normal(30)
     inbox = Inbox(30)
-    inbox.extend(["a"], omega[None], t_n=5, sequence=1)
+    hold_all(inbox, omega[None], t_n=5)
     asking = target(1, inbox, np.random.default_rng(0))
     asking.space, asking.federation = space, agreed
     x = FTS(schedule=1e-9).query(asking).x

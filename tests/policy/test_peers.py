@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from contracts.inboxes import hold_all
 from hypothesis import given
 from hypothesis import strategies as st
 from policy.ensembles import peers_of
@@ -129,7 +130,7 @@ def test_of_many_peers_an_even_selection_is_compared(
     federation = Federation(PLANE, features=30, kind="weights")
     inbox, trials = Inbox(30, 2), np.where(np.arange(N + 5) < 5, 0, 20)
     omegas = np.random.default_rng(0).standard_normal((N + 5, 30), dtype=np.float32)
-    inbox.extend([f"peer-{n}" for n in range(N + 5)], omegas, t_n=trials, sequence=1)
+    hold_all(inbox, omegas, t_n=trials)
     looked: list[np.ndarray] = []
 
     class OnlySome:  # not an array: rows have to be selected

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from contracts.inboxes import covariance, hold_all
 from policy.ensembles import peers_of
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, Matern
@@ -30,7 +31,7 @@ T_N = 20  # trials of each peer
 def held(omegas: np.ndarray) -> Inbox:
     """An inbox with these weights (N, M), of peer-0, peer-1, …"""
     inbox = Inbox(omegas.shape[1])
-    inbox.extend([f"peer-{i}" for i in range(len(omegas))], omegas, t_n=T_N, sequence=1)
+    hold_all(inbox, omegas, t_n=T_N)
     return inbox
 
 
@@ -336,7 +337,7 @@ def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int, kind:
     precision, info = np.zeros_like(joint), np.zeros(len(joint))
     spread = np.eye(k)
     for n in range(K):
-        C = B.T @ inbox.covariance(n) @ B
+        C = B.T @ covariance(inbox, n) @ B
         C = C * (1 - 1e-9)  # so that it has an inverse where nothing is left to know
         at = slice(n * k, (n + 1) * k)
         precision[at, at] = np.linalg.inv(C) - np.eye(k)
@@ -433,7 +434,7 @@ def test_weights_of_no_function_break_nothing() -> None:
     for bad in (silent, 0.0 * silent):
         agent = Agent(federation, name="me", seed=0)
         omegas = np.concatenate([honest, bad])
-        agent.inbox.extend([f"peer-{i}" for i in range(13)], omegas, t_n=20, sequence=1)
+        hold_all(agent.inbox, omegas)
         for _ in range(12):
             trial = agent.ask()
             agent.tell(trial, -((trial.params["x"] - 0.3) ** 2))

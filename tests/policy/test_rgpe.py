@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+from contracts.inboxes import covariance
 from policy.ensembles import message, problem, slopes, target
 from scipy.stats import norm
 
@@ -76,7 +77,7 @@ def slow_moments(at: Target, weights: list[float], x: np.ndarray) -> tuple[float
     phi = at.phi(x[None])[0]
     for n in range(len(at.beliefs)):
         mu += weights[n + 1] * (phi @ at.beliefs.nu[n].astype(np.float64))
-        var += weights[n + 1] ** 2 * (phi @ at.beliefs.covariance(n) @ phi)
+        var += weights[n + 1] ** 2 * (phi @ covariance(at.beliefs, n) @ phi)
     return float(mu), float(var)
 
 

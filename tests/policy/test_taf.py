@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contracts.inboxes import covariance
 from policy.ensembles import inbox, problem, slopes, target
 from scipy.stats import norm
 
@@ -46,7 +47,7 @@ def slow_acquisition(at: Target, own_weight: float, weights: list[float], x: np.
     phi = at.phi(x[None])[0]
     for n, w in enumerate(weights):
         mu = phi @ at.beliefs.nu[n].astype(np.float64)
-        var = phi @ at.beliefs.covariance(n) @ phi
+        var = phi @ covariance(at.beliefs, n) @ phi
         total += w * expected_improvement(mu, var, at.beliefs.incumbents[n])
     return total / (own_weight + sum(weights))
 

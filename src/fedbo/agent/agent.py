@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fedbo.agent import savefile
-from fedbo.agent.outbox import Outbox, Recorder, write_together
+from fedbo.agent.outbox import Outbox, Recorder
 from fedbo.agent.settings import InitialPoints, Settings, Stream
 from fedbo.agent.trial import Account, History, Trial
 from fedbo.caller import warn
@@ -27,7 +27,7 @@ from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
 from fedbo.message.message import Heard, Message, read
 from fedbo.message.release import Release, draw_names
-from fedbo.message.signed import MOST_AGENTS, SENDER_BYTES, MessageRefused, member, parse_key
+from fedbo.message.signed import MOST_AGENTS, MessageRefused, check_name, member, parse_key
 from fedbo.model.kernel import Array, one_thread
 from fedbo.policy.base import Policy, checked_query
 from fedbo.policy.pool import TipsThenPool
@@ -216,13 +216,8 @@ class Agent:
 
     @staticmethod
     def messages(agents: Sequence[Agent]) -> list[Message]:
-        """Return the message of each agent that has a score, computed together.
-
-        This is faster than `message` for each, and may change the last bits of the numbers.
-        """
-        with one_thread():
-            write_together(agent._outbox for agent in agents)
-        return [agent.message() for agent in agents if agent._outbox.message is not None]
+        """Return the message of each agent that has a score."""
+        return [agent.message() for agent in agents if agent._outbox.informing()]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Check messages of peers, and take them if all are valid.
@@ -557,9 +552,7 @@ def _chance(policy: Policy, sender: str) -> float:
 def _check_agent(federation: Federation, policy: Policy, name: str, seed: int | None) -> None:
     if not isinstance(policy, Policy):
         raise TypeError(f"policy is {policy!r}, expected a policy such as fedbo.FTS()")
-    printable = isinstance(name, str) and name.isprintable()
-    if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
-        raise ValueError(f"name is {name!r}, expected 1 to {SENDER_BYTES} bytes of printable UTF-8")
+    check_name(name)
     if seed is not None and (not hasattr(seed, "__index__") or seed < 0):
         raise ValueError(f"seed is {seed!r}, expected an int of 0 or more, or None")
     if federation.kind not in policy.kinds:

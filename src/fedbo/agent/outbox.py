@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,11 +11,11 @@ from fedbo.agent.settings import Settings, Stream
 from fedbo.agent.trial import History
 from fedbo.federation.federation import Federation
 from fedbo.identity.keys import KeyPair
-from fedbo.message.message import Header, Message
+from fedbo.message.message import Message
 from fedbo.message.release import Release
 from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
-from fedbo.model.linear import Posterior, Regression, posteriors
+from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, saturated, summarise
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.local import local_vote
@@ -56,28 +55,28 @@ class Outbox:
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
-        numbers = self._numbers()
+        numbers = self.informing()
         if new := numbers[len(self._regression) :]:
             self._regression.add(self.history.X(new))
         return self._regression, self.settings.scores(self.history.y(numbers)).z
 
-    def _numbers(self) -> list[int]:
+    def informing(self) -> list[int]:
         trials = self.history.trials
         return [n for n in self.history.order if self.settings.informs(trials[n])]
 
     def _best_point(self, y: Array) -> Array:
-        return self.history.points[self._numbers()[int(np.argmax(y))]]
+        return self.history.points[self.informing()[int(np.argmax(y))]]
 
     def _tip(self, y: Array) -> bytes:
         """Return where the agent's own model is largest among its trials, rounded; none if flat."""
         if not (self.federation.tips and self.settings.tips) or np.ptp(y) == 0.0:
             return b""
-        X = self.history.X(self._numbers())
+        X = self.history.X(self.informing())
         model = self.settings.model(X.shape[1])
         model.update(X, y, Stream.TIP.generator(self.entropy, len(y)))
         return self.federation.lattice.pack(X[np.argmax(model.predict(X)[0])])
 
-    def _contribution(self, belief: Posterior, y: Array, header: Header) -> Message:
+    def _contribution(self, belief: Posterior, y: Array, header: dict[str, Any]) -> Message:
         """Return the contribution to a private release."""
         federation, epsilon = self.federation, self.settings.local_epsilon
         if epsilon is None:
@@ -89,7 +88,7 @@ class Outbox:
         first = federation.require_plan().least_trials
         own = None
         if len(y) >= first:  # not y itself: later scores may compress the first to one value
-            own = federation.cell(self._best_point(self.history.y(self._numbers()[:first])))
+            own = federation.cell(self._best_point(self.history.y(self.informing()[:first])))
         purpose = "no vote" if own is None else f"vote {own}"
         purpose = f"{purpose} {epsilon!r} {federation.fingerprint}"
         source = Derived(repr(self.entropy).encode(), purpose)
@@ -110,7 +109,7 @@ class Outbox:
 
     def _compose(self, belief: Posterior, y: Array) -> Message:
         federation, sequence = self.federation, len(self.history.order)
-        header: Header = {
+        header = {
             "fingerprint": federation.fingerprint,
             "sender": self.name,
             "sequence": sequence,
@@ -124,7 +123,7 @@ class Outbox:
         elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_compact:
-            counts = saturated(federation.counts(self.history.X(self._numbers())))
+            counts = saturated(federation.counts(self.history.X(self.informing())))
             G = federation.known_of(counts)
             m, _ = summarise(belief.nu, belief.draw(rng), G, federation.basis.vectors)
             levels, scales = quantise(m[None], rng)
@@ -141,17 +140,3 @@ class Outbox:
                 "that standardise them"
             ) from None
         return message if self.keys is None else self.keys.sign(message)
-
-
-def write_together(outboxes: Iterable[Outbox]) -> None:
-    """Make the messages of all agents that have a score, at once: see `Agent.messages`."""
-    groups: dict[int, list[tuple[Outbox, Regression, Array]]] = {}
-    for outbox in outboxes:
-        if outbox.message is None:
-            regression, y = outbox.evidence()
-            if len(y):
-                groups.setdefault(outbox.federation.features, []).append((outbox, regression, y))
-    for group in groups.values():
-        beliefs = posteriors([regression for _, regression, _ in group], [y for *_, y in group])
-        for (outbox, _, y), belief in zip(group, beliefs, strict=True):
-            outbox.message = outbox._compose(belief, y)

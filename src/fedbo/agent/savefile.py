@@ -20,7 +20,7 @@ from fedbo.agent.trial import Account, Trial
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused
 from fedbo.identity.keys import KeyRefused
-from fedbo.message.signed import check_origin, key_text, parse_key
+from fedbo.message.signed import check_name, key_text, parse_key
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState
 from fedbo.outside import shortened
@@ -144,7 +144,7 @@ def _check_trial(trial: Trial, agent: str) -> None:
     _require(is_told, f"{what} is {trial.state} with score {trial.score}")
     _require(trial.t is None or trial.t >= 1, f"{what} has t = {trial.t}")
     for name in (*trial.credit, *trial.trust):
-        check_origin(bytes(16), name)
+        check_name(name)
 
 
 def _check_model(state: SurrogateState, D: int) -> None:

@@ -133,7 +133,7 @@ def _space_in_file(path: Path) -> Space:
 
 
 def _report(federation: Federation, path: Path) -> None:
-    space, scale = federation.space, federation.length_scale
+    space = federation.space
     screen.say(f"Federation {path}", "bold")
     screen.say(
         f"Scores are {'minimised' if space.direction == 'minimize' else 'maximised'} over "
@@ -148,23 +148,20 @@ def _report(federation: Federation, path: Path) -> None:
     if space.listed is not None:
         points = screen.count(len(space.listed), "point")
         screen.say(f"Only the {points} that the file lists may be tried.")
-    scales = ", ".join(f"{n:.6g}" for n in ((scale,) if isinstance(scale, float) else scale))
     screen.facts(
         {
             "features": f"{federation.features}, kernel {federation.kernel}, "
             f"seed {federation.seed}",
-            "length scale": f"{scales} on the unit cube",
+            "length scale": f"{federation.length_scale:.6g} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
-            "message": f"{federation.sends}{' with a tip' * federation.sends_tips}: "
-            f"{screen.count(federation.sent_numbers, 'number')}, about "
-            f"{screen.size(_HEADER + federation.sent_bytes)} each",
+            "message": f"{federation.sends}{' with a tip' * federation.sends_tips}, "
+            f"about {screen.size(_HEADER + federation.sent_bytes)} each",
             "fingerprint": f"{federation.fingerprint}, the same at all sites that agree on this",
         }
     )
     screen.say(f"{_who(federation)}\n")
     screen.say(
-        f"A site sends {screen.count(federation.sent_numbers, 'number')}: "
-        f"{_KINDS[federation.sends]}.{_TIP * federation.sends_tips} The message also has the name "
+        f"A site sends {_KINDS[federation.sends]}.{_TIP * federation.sends_tips} The message also has the name "
         "of the site, how many trials it has, a counter, the fingerprint and a signature. It has "
         f"no score, no data, no code, and {'no other' if federation.sends_tips else 'no'} trial. "
         f"{_who_learns(federation)}"

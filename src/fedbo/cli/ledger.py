@@ -87,8 +87,7 @@ def show_message(
         "federation": str(Fingerprint(message.fingerprint)),
         "counter": f"{message.sequence}",
         "trials": f"{message.t_n:,}",
-        "size": f"{screen.count(message.numbers, 'number')} ({message.kind}), "
-        f"{screen.count(message.nbytes, 'byte')}",
+        "size": f"{screen.count(message.nbytes, 'byte')} ({message.kind})",
     }
     if message.kind == "belief":
         header["incumbent"] = f"{message.incumbent:.6g}, the best standardised score"

@@ -126,8 +126,7 @@ def publish(
         {
             "federation": str(Fingerprint(message.fingerprint)),
             "about": about,
-            "size": f"{screen.count(message.numbers, 'number')} ({message.kind}), "
-            f"{screen.count(message.nbytes, 'byte')}",
+            "size": f"{screen.count(message.nbytes, 'byte')} ({message.kind})",
             "signature": f"with the key {message.signer}" if message.key else "not signed",
         }
     )

@@ -64,7 +64,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequence: int
     t_n: int  # trials behind the message
     kind: MessageKind | Literal["release"]
-    numbers: int  # how many were handed out
     nbytes: int  # the size of the message
     content: str  # the whole message in base64; empty if it was withdrawn
     study: str = ""  # the id of the study that sent it, if one did
@@ -149,8 +148,8 @@ class Ledger:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(f"{folder}/ledger.jsonl")
     ...     is_out = ledger.publish(MemoryExchange(), agent.message())
-    ...     [(entry.agent, entry.to, entry.numbers) for entry in ledger.read()]
-    [('site-a', 'memory', 16)]
+    ...     [(entry.agent, entry.to, entry.kind) for entry in ledger.read()]
+    [('site-a', 'memory', 'compact')]
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -428,7 +427,6 @@ def _entry(
         sequence=message.sequence,
         t_n=message.t_n,
         kind=message.kind,
-        numbers=message.numbers + (0 if progress is None else progress.numbers),
         nbytes=message.nbytes,
         content=_encoded(message),
         study=study,

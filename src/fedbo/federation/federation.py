@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
 
@@ -14,11 +14,18 @@ from numpy.typing import NDArray
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.plan import Plan
-from fedbo.message.compact import Compact, packed_bytes
+from fedbo.message.compact import MOST_CELLS, Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
-from fedbo.message.message import Heard, Kind, Message, MessageKind, numbers_in
+from fedbo.message.message import Heard, Kind, Message, MessageKind
 from fedbo.message.release import COORDINATES, Release
-from fedbo.message.signed import SENDER_BYTES, Fingerprint, MessageRefused, key_text, parse_key
+from fedbo.message.signed import (
+    Fingerprint,
+    MessageRefused,
+    Withdrawal,
+    check_member,
+    key_text,
+    parse_key,
+)
 from fedbo.model import summary
 from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array
@@ -33,8 +40,6 @@ FORMAT = 1
 #: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
 MOST_FEATURES = 5000
 
-#: A space has at most this many public cells, which messages may name.
-CELLS = 64
 _ALONG = 8  # cells in one dimension
 _IN_CELL = 4  # points of the space in a cell, at least
 
@@ -70,8 +75,8 @@ class Federation:
             at most 5,000.
         kernel: The kernel that the features approximate, "se" or "matern52".
         seed: The seed of the features.
-        length_scale: The length scale of the features on the unit cube: one number, or one for each
-            dimension of the space as it is given; 1e-6 to 1e6. The default is 0.3 √D.
+        length_scale: The length scale of the features on the unit cube, 1e-6 to 1e6. The default is
+            0.3 √D.
         noise_variance: The variance of the noise in messages, in standardised scores; 1e-10 to 1e6.
         kind: What agents send: "compact" (the default), roughly what an agent knows and in which
             public cells its trials are, and a tip, for `TipsThenPool`; "weights", one draw as in
@@ -104,7 +109,7 @@ class Federation:
         features: int = 100,
         kernel: KernelName = "se",
         seed: int = 0,
-        length_scale: float | tuple[float, ...] | None = None,
+        length_scale: float | None = None,
         noise_variance: float = 0.1,
         kind: Kind = "compact",
         tips: bool = True,
@@ -113,20 +118,19 @@ class Federation:
     ) -> None:
         _one_of("kernel", kernel, get_args(KernelName))
         _one_of("kind", kind, get_args(Kind))
-        written = space if isinstance(space, Space) else Space(space)
-        self.space = written.canonical()
-        self.features = _features(features)
+        self.space = (space if isinstance(space, Space) else Space(space)).canonical()
+        self.features = _whole("features", features, 1, MOST_FEATURES)
         self.kernel: KernelName = kernel
         self.seed = _whole("seed", seed, 0, 2**63 - 1)
         if length_scale is None:
             length_scale = round(LENGTH_SCALE * math.sqrt(self.space.dimensions), 6)
-        self.length_scale = _length_scale(length_scale, self.space.permutation(written))
+        self.length_scale = _positive("length_scale", length_scale, *_SCALE_LIMITS)
         self.noise_variance = _positive("noise_variance", noise_variance, *_NOISE_LIMITS)
         self.kind: Kind = kind
         if not isinstance(tips, bool):
             raise ValueError(f"tips is {tips!r}, expected true or false")
         self.tips = tips
-        self.members = _members(members)
+        self.members = _members({} if members is None else members)
         self.privacy = None if privacy is None else Plan.from_table(privacy)
         if self.privacy is not None and self.members and self.privacy.by not in self.members:
             raise ValueError(
@@ -189,7 +193,7 @@ class Federation:
         cell has at least four points of the space, unless the space has fewer.
         """
         points = self.space.cover(POINTS)
-        centres = self.space.cover(min(CELLS, _ALONG**self.space.dimensions))
+        centres = self.space.cover(min(MOST_CELLS, _ALONG**self.space.dimensions))
         while len(centres) > 1:
             inside = np.bincount(nearest(points, centres), minlength=len(centres))
             if inside.min() >= _IN_CELL:
@@ -250,17 +254,14 @@ class Federation:
         return self.kind == "compact"
 
     @property
-    def sent_numbers(self) -> int:
-        """How many numbers an agent sends in one message."""
-        return numbers_in(self.sends, self.sent_coordinates, self._sent_cells)
-
-    @property
     def sent_bytes(self) -> int:
-        """How many bytes these numbers take."""
+        """How many bytes the numbers in a message take."""
         if self.sends == "compact":
             tip = self.lattice.nbytes if self.tips else 0
             return packed_bytes(self.coordinates, self._sent_cells) + 4 + tip
-        return 4 * self.sent_numbers
+        M = self.sent_coordinates
+        beside = {"weights": 0, "belief": 2 * M * (M + 1) + 8, "contribution": 8}
+        return 4 * M + beside[self.sends]
 
     @property
     def sends_tips(self) -> bool:
@@ -288,46 +289,42 @@ class Federation:
             ],
         )
 
-    def check(self, message: Heard) -> None:
-        """Raise `MessageRefused`, with the reason, if a message does not fit this federation."""
-        if not isinstance(message, Message):
-            self._check_release(message)
-            return
-        message.check(
-            fingerprint=self.fingerprint,
-            kind=self.sends,
-            M=self.sent_coordinates,
-            noise_variance=self.noise_variance,
-            cells=self._sent_cells,
-        )
-        if message.tip and (not self.tips or self.tip(message) is None):
-            expected = f"{self.lattice.nbytes} bytes below {self.lattice.size}"
-            if not self.tips:
-                expected = "none, because the federation has no tips"
-            raise MessageRefused(
-                f"message {message.sequence} of {message.sender!r}: its tip is "
-                f"{message.tip[:_SHOWN].hex()}, expected {expected}"
-            )
-
-    def _check_release(self, published: Release) -> None:
-        published.check(
-            fingerprint=self.fingerprint,
-            cells=len(self.cells),
-            coordinates=self.shape_coordinates,
-        )
-        plan, fault = self.privacy, ""
-        if plan is None:
-            fault = "the federation has no privacy plan, so that nobody may publish releases"
-        elif published.sender != plan.by:
-            fault = f"the federation names {plan.by!r} as the party that makes releases"
-        elif not 1 <= published.sequence <= plan.releases:
-            fault = f"its plan has {plan.releases} releases"
-        else:
-            terms = published.epsilon, published.delta, published.releases
-            if terms != (planned := (plan.epsilon, plan.delta, plan.releases)):
-                fault = f"its ε, δ and number of releases are {terms}, expected {planned}"
+    def check(self, content: Heard | Withdrawal) -> None:
+        """Raise `MessageRefused`, with the reason, if this does not fit the federation."""
+        fault = self.fingerprint.mismatch(content.fingerprint)
+        if not fault and isinstance(content, Message):
+            fault = self._message_fault(content)
+        elif not fault and isinstance(content, Release):
+            fault = self._release_fault(content)
         if fault:
-            raise MessageRefused(f"release {published.sequence} of {published.sender!r}: {fault}")
+            what = f"{content.type} {content.sequence} of {content.sender!r}"
+            raise MessageRefused(f"{what}: {fault}")
+
+    def _message_fault(self, message: Message) -> str | None:
+        M, cells = self.sent_coordinates, self._sent_cells
+        if message.kind != self.sends:
+            return f"it is of kind {message.kind!r}, expected {self.sends!r}"
+        if not message.body.fits(M, cells):
+            return f"it has M = {message.M}, expected M = {M} and {cells} cells"
+        if message.tip and (not self.tips or self.tip(message) is None):
+            return f"its tip is {message.tip[:_SHOWN].hex()}, which is no tip of this federation"
+        return message.absurd_number(self.noise_variance)
+
+    def _release_fault(self, release: Release) -> str | None:
+        plan, k = self.privacy, self.shape_coordinates
+        if plan is None:
+            return "the federation has no privacy plan, so that nobody may publish releases"
+        if release.sender != plan.by:
+            return f"the federation names {plan.by!r} as the party that makes releases"
+        if not 1 <= release.sequence <= plan.releases:
+            return f"its plan has {plan.releases} releases"
+        terms = release.epsilon, release.delta, release.releases
+        if terms != (planned := (plan.epsilon, plan.delta, plan.releases)):
+            return f"its ε, δ and number of releases are {terms}, expected {planned}"
+        sizes = len(release.votes), release.coordinates
+        if sizes != (expected := (len(self.cells), k)) or release.squared > k:
+            return f"it has votes for {sizes[0]} cells and {sizes[1]} coordinates, not {expected}"
+        return None
 
     def difference(self, other: Federation) -> str | None:
         """Describe the first difference in a sentence; return None if there is none."""
@@ -429,28 +426,20 @@ def _whole(what: str, value: object, low: int, high: int) -> int:
     return int(whole)
 
 
-def _features(value: object) -> int:
-    try:
-        return _whole("features", value, 1, MOST_FEATURES)
-    except ValueError as error:
-        reason = "a model over M features needs matrices of M x M numbers"
-        raise ValueError(f"{error}, because {reason}") from None
+def _positive(what: str, value: object, low: float, high: float) -> float:
+    positive = number(value, float)
+    if not low <= positive <= high:
+        raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
+    return positive
 
 
-def _phi(
-    D: int, M: int, kernel: KernelName, scale: float | tuple[float, ...], seed: int
-) -> Features:
+def _phi(D: int, M: int, kernel: KernelName, scale: float, seed: int) -> Features:
     return Features(D, M, kernel=kernel, length_scales=scale, seed=seed)
 
 
 @lru_cache(maxsize=16)  # many agents of one process have the same federation
 def _basis(
-    shape: tuple[int, int],
-    points: bytes,
-    M: int,
-    kernel: KernelName,
-    scale: float | tuple[float, ...],
-    seed: int,
+    shape: tuple[int, int], points: bytes, M: int, kernel: KernelName, scale: float, seed: int
 ) -> Basis:
     return Basis(_phi(shape[1], M, kernel, scale, seed), np.frombuffer(points).reshape(shape))
 
@@ -465,19 +454,12 @@ def _check_format(value: object) -> None:
 
 
 def _members(table: object) -> dict[str, bytes]:
-    if table is None:
-        return {}
     if not isinstance(table, Mapping):
         raise ValueError(f"members is {table!r}, expected names and public keys")
     members: dict[str, bytes] = {}
     for name, key in table.items():
-        printable = isinstance(name, str) and name.isprintable() and "/" not in name
-        if not printable or not 1 <= len(name.encode()) <= SENDER_BYTES:
-            raise ValueError(
-                f"a member is named {name!r}, expected 1 to {SENDER_BYTES} bytes of printable "
-                "UTF-8 without '/'"
-            )
         try:
+            check_member(name)
             members[name] = parse_key(key_text(key) if isinstance(key, bytes) else key)
         except ValueError as error:
             raise ValueError(f"member {name!r}: {error}") from None
@@ -487,25 +469,3 @@ def _members(table: object) -> dict[str, bytes]:
 def _shortened(text: str) -> str:
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} … {text[-half:]}"
-
-
-def _positive(what: str, value: object, low: float, high: float) -> float:
-    positive = number(value, float)
-    if not positive > 0:
-        raise ValueError(f"{what} is {value!r}, expected a finite number above 0")
-    if not low <= positive <= high:
-        raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
-    return positive
-
-
-def _length_scale(value: object, order: Sequence[int]) -> float | tuple[float, ...]:
-    """Check one length scale, or one for each dimension, and return them in this order."""
-    if not isinstance(value, list | tuple | np.ndarray):
-        return _positive("length_scale", value, *_SCALE_LIMITS)
-    scales = tuple(_positive("length_scale", scale, *_SCALE_LIMITS) for scale in value)
-    if len(scales) != len(order):
-        expected = f"one number or {len(order)}, one for each dimension of the cube"
-        raise ValueError(f"length_scale is {value!r}, expected {expected}")
-    if len(set(scales)) == 1:
-        return scales[0]  # D equal numbers become one
-    return tuple(scales[i] for i in order)

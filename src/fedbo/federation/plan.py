@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from fedbo.message.release import SENDER_BYTES
+from fedbo.message.signed import check_member
 
 #: ε of one release times its members, below which it is mostly noise (`fedbo.privacy.signal`).
 ENOUGH = 20.0
@@ -75,12 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, expected {least:g} to {most:,g}"
                 )
-        size = len(self.by.encode())
-        if not self.by.isprintable() or "/" in self.by or not 1 <= size <= SENDER_BYTES:
-            raise ValueError(
-                f"by is {self.by!r}, expected a name of 1 to {SENDER_BYTES} bytes of printable "
-                "UTF-8 without '/'"
-            )
+        check_member(self.by, SENDER_BYTES)
 
     @classmethod
     def from_table(cls, table: object) -> Plan:

@@ -162,10 +162,7 @@ def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Wit
             raise MessageRefused("it is a private release, which only the hub itself makes")
         _check_sender(caller, signed.sender)
         _check_key(caller, signed)
-        if isinstance(signed, Message):
-            agreed.check(signed)
-        elif fault := agreed.fingerprint.mismatch(signed.fingerprint):
-            raise MessageRefused(f"withdrawal {signed.sequence} of {signed.sender!r}: {fault}")
+        agreed.check(signed)
         return signed
     except MessageRefused as error:
         raise Refused("wrong-message", shortened(str(error), 500)) from None

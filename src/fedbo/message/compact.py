@@ -13,10 +13,9 @@ tip     the number of a point on the public lattice (`fedbo.space.Lattice`), as 
         empty if the sender names none
 ======  ===========================================================================  ======
 
-On the wire it is ``["compact", 1, k, c, scale, packed, tip]``, where packed has the bits of the
-levels, those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes
-it has 62 bytes. The 1 is the version of this body, which fixes the numbers of bits. If all levels
-are 0, so is the scale.
+On the wire it is ``["compact", k, c, scale, packed, tip]``, and packed has the bits of the levels,
+those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes it has
+61 bytes. If all levels are 0, so is the scale.
 `fedbo.model.summary` says how a mean is rounded, and what a receiver makes of all this.
 """
 
@@ -29,7 +28,8 @@ from numpy.typing import NDArray
 
 from fedbo.message.signed import MessageRefused, Wire
 
-VERSION = 1
+#: Most coordinates and cells.
+MOST_COORDINATES, MOST_CELLS = 40, 64
 #: Bits of a level, of which one is its sign, and of a count.
 BITS, COUNT_BITS = 4, 2
 #: What a receiver takes the four counts for. The last means 3 and more, 4 is twice the one before.
@@ -43,7 +43,6 @@ _LEAST = float(np.finfo(np.float32).tiny)  # of a scale; smaller ones lose digit
 class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     """The body of a compact message."""
 
-    version: int
     k: int
     cells: int
     scale: bytes  # little-endian float32
@@ -51,61 +50,49 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     tip: bytes
 
     def __post_init__(self) -> None:
-        if self.version != VERSION:
-            raise MessageRefused(
-                f"the compact body has version {self.version!r}, and this fedbo reads version "
-                f"{VERSION}; use the same version of fedbo everywhere"
-            )
-        for name in ("k", "cells"):
-            if getattr(self, name) < 1:
-                raise MessageRefused(f"{name} is {getattr(self, name)}, expected 1 or more")
-        if len(self.scale) != 4:
-            raise MessageRefused(f"scale has {len(self.scale)} bytes, expected 4")
-        if len(self.packed) != (expected := packed_bytes(self.k, self.cells)):
-            raise MessageRefused(f"packed has {len(self.packed)} bytes, expected {expected}")
-        used = BITS * self.k + COUNT_BITS * self.cells
-        if np.unpackbits(np.frombuffer(self.packed, np.uint8))[used:].any():
+        """Raise `MessageRefused` if the sizes do not fit, or if it has another spelling."""
+        are_few = 1 <= self.k <= MOST_COORDINATES and 1 <= self.cells <= MOST_CELLS
+        if not are_few or len(self.packed) != packed_bytes(self.k, self.cells):
+            sizes = f"{len(self.packed)} bytes for k = {self.k} and {self.cells} cells"
+            expected = f"at most {MOST_COORDINATES} and {MOST_CELLS}"
+            raise MessageRefused(f"packed has {sizes}, expected {expected}, in as few as they need")
+        if _bits_in(self.packed)[BITS * self.k + COUNT_BITS * self.cells :].any():
             raise MessageRefused("packed has more than zeros after its last count")
-        self._check_levels()
-
-    def _check_levels(self) -> None:
-        largest, step = int(np.abs(self.levels).max()), self.step
-        if largest > _LARGEST:
-            raise MessageRefused(f"a level is -{largest}, expected -{_LARGEST} to {_LARGEST}")
-        if not largest:
-            if any(self.scale):
-                raise MessageRefused(f"scale is {step:.3g} and all levels are 0, expected scale 0")
-        elif not _LEAST <= step < math.inf:
-            raise MessageRefused(f"scale is {step:.3g}, expected {_LEAST:.3g} or more, and finite")
-        elif largest < _LARGEST:
-            raise MessageRefused(f"the largest level is {largest}, expected {_LARGEST}")
+        largest = int(np.abs(self.levels).max())
+        is_scaled = len(self.scale) == 4 and _LEAST <= self.step < math.inf
+        if not (is_scaled and largest == _LARGEST if largest else self.scale == bytes(4)):
+            expected = f"either {_LARGEST} and a finite one, or both 0"
+            raise MessageRefused(
+                f"the largest level is {largest} with scale 0x{self.scale[:4].hex()}, expected "
+                f"{expected}"
+            )
 
     @classmethod
     def pack(
         cls, levels: NDArray[np.integer], scale: float, counts: NDArray[np.integer], tip: bytes
     ) -> Compact:
-        """Build a body.
-
-        Args:
-            levels: The levels (k,), −7 to 7.
-            scale: Δ, stored as float32.
-            counts: How many trials are in each cell, (c,), 0 or more.
-            tip: The number of the tip as bytes; empty if there is none.
-        """
+        """Build a body; see `Message.of_compact`."""
         codes = np.minimum(counts, _MORE)
         bits = [_bits(levels + 2 ** (BITS - 1), BITS), _bits(codes, COUNT_BITS)]
         with np.errstate(over="ignore"):  # what is too large becomes inf, which is refused
             step = np.array([scale], dtype=np.float64).astype("<f4").tobytes()
         packed = np.packbits(np.concatenate(bits)).tobytes()
-        k, cells = len(levels), len(counts)
-        return cls(version=VERSION, k=k, cells=cells, scale=step, packed=packed, tip=tip)
+        return cls(k=len(levels), cells=len(counts), scale=step, packed=packed, tip=tip)
 
     @property
     def M(self) -> int:
         return self.k
 
+    @property
+    def parameters(self) -> int:
+        return self.k + 1 + self.cells
+
+    def fits(self, M: int, cells: int) -> bool:
+        """Tell whether its sizes are those of a federation's messages."""
+        return (self.k, self.cells) == (M, cells)
+
     def norms(self) -> dict[str, float]:
-        return {"nu": norm(self.mean)}
+        return {"nu": norm(self.nu)}
 
     @property
     def step(self) -> float:
@@ -119,9 +106,9 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         return levels - np.int8(2 ** (BITS - 1))
 
     @property
-    def mean(self) -> NDArray[np.float32]:
-        """(k,) Δ times the levels, read-only."""
-        with np.errstate(over="ignore"):  # Message.check refuses what is not finite
+    def nu(self) -> NDArray[np.float32]:
+        """(k,) the mean: Δ times the levels, read-only."""
+        with np.errstate(over="ignore"):  # a federation refuses what is not finite
             mean = (self.levels * np.float64(self.step)).astype(np.float32)
         mean.flags.writeable = False
         return mean
@@ -139,7 +126,7 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
 
     def _numbers(self, start: int, n: int, bits: int) -> NDArray[np.int64]:
         """Read n numbers of so many bits, from the bit ``start`` on."""
-        codes = np.unpackbits(np.frombuffer(self.packed, np.uint8))[start : start + n * bits]
+        codes = _bits_in(self.packed)[start : start + n * bits]
         return codes.reshape(n, bits).astype(np.int64) @ (1 << np.arange(bits)[::-1])
 
     def check_trials(self, t_n: int) -> None:
@@ -147,8 +134,7 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         codes = self._codes
         least = int(codes.sum())
         if least > t_n or (least < t_n and codes.max() < _MORE):
-            at_least = "" if codes.max() < _MORE else "at least "
-            raise MessageRefused(f"its cells hold {at_least}{least} trials, expected t_n = {t_n}")
+            raise MessageRefused(f"its cells hold {least} trials or more, expected t_n = {t_n}")
 
 
 def norm(vector: NDArray[np.float32]) -> float:
@@ -165,6 +151,10 @@ def packed_bytes(k: int, cells: int) -> int:
     36
     """
     return -(-(BITS * k + COUNT_BITS * cells) // 8)
+
+
+def _bits_in(packed: bytes) -> NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(packed, np.uint8))
 
 
 def _bits(numbers: NDArray[np.integer], bits: int) -> NDArray[np.uint8]:

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.message import Kind, Message
-from fedbo.message.signed import COUNTER_LIMITS, check_origin
+from fedbo.message.signed import COUNTER_LIMITS, check_name
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -86,13 +86,11 @@ class Inbox:
         M: Number of weights in a message.
         D: Dimensions of the space; 0 (default) if no peer recommends a point.
 
-    Example:
-        >>> inbox = Inbox(2)
-        >>> inbox.extend(["a", "b"], [[1, 2], [3, 4]], t_n=20, sequence=1, chance=[0, 0.5])
-        2
-        >>> row = inbox.draw(np.random.default_rng(0))
-        >>> inbox.sender(row), inbox.omega[row].tolist()
-        ('b', [3.0, 4.0])
+    >>> inbox, weights = Inbox(2), np.ones(2, np.float32)
+    >>> inbox.hold(Held("a", 1, 20, weights), chance=0.0), inbox.hold(Held("b", 1, 20, weights))
+    (True, True)
+    >>> inbox.sender(inbox.draw(np.random.default_rng(0)))
+    'b'
     """
 
     #: The columns that files have.
@@ -194,29 +192,6 @@ class Inbox:
         self._add_sender(held.sender)
         return True
 
-    def extend(
-        self,
-        senders: Sequence[str],
-        omega: ArrayLike,
-        *,
-        t_n: ArrayLike,
-        sequence: ArrayLike,
-        chance: ArrayLike = 1.0,
-    ) -> int:
-        """Hold the weights of many peers; return the number of messages that were new.
-
-        Args:
-            senders: The names of n peers.
-            omega: (n, M) weights.
-            t_n: Number of observations behind each message: (n,), or one number for all.
-            sequence: Sequence numbers: (n,), or one number for all.
-            chance: P_N of each peer before normalisation: (n,), or one number for all; default 1.
-        """
-        n = len(senders)
-        numbers = (np.broadcast_to(values, n).tolist() for values in (sequence, t_n, chance))
-        rows = zip(senders, np.asarray(omega, np.float32), *numbers, strict=True)
-        return sum(self.hold(Held(name, s, t, w), p) for name, w, s, t, p in rows)
-
     def remove(self, senders: Iterable[str]) -> int:
         """Forget the messages of these senders; return how many there were.
 
@@ -272,7 +247,7 @@ class Inbox:
         """
         senders = list(state["senders"])
         for sender in senders:
-            check_origin(bytes(16), sender)
+            check_name(sender)
         self._make_room(len(senders))
         if len({self._add_sender(sender) for sender in senders}) < len(senders):
             raise ValueError("a sender is in the inbox twice")
@@ -323,14 +298,11 @@ class BeliefInbox(Inbox):
         entropy: Seed of the draws, as for `numpy.random.SeedSequence`; default 0.
         D: Dimensions of the space; 0 (default) if no peer recommends a point.
 
-    Example:
-        >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
-        >>> inbox = BeliefInbox(2)
-        >>> message = Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header)
-        >>> inbox.hold(held(message))
-        True
-        >>> inbox.nu.tolist(), inbox.draws(100).shape
-        ([[1.0, 2.0]], (1, 100, 2))
+    >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
+    >>> inbox = BeliefInbox(2)
+    >>> message = Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header)
+    >>> inbox.hold(held(message)), inbox.nu.tolist(), inbox.draws(100).shape
+    (True, [[1.0, 2.0]], (1, 100, 2))
     """
 
     SAVED: ClassVar[tuple[str, ...]] = (*Inbox.SAVED, "nu", "R", "incumbents")
@@ -359,11 +331,6 @@ class BeliefInbox(Inbox):
     def incumbents(self) -> NDArray[np.float64]:
         """(N,) best standardised scores; NaN for compact messages, which do not have it."""
         return self._column("incumbents")
-
-    def covariance(self, row: int) -> Array:
-        """Return the (M, M) covariance C_n of the weights in this row."""
-        R = self.R[row].astype(np.float64)
-        return np.asarray(np.eye(self.M) - R.T @ R)
 
     def draws(self, samples: int) -> Single:
         """Return (N, samples, M) draws of the weights, the same at every call.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedbo.message import signed
-from fedbo.message.signed import Fingerprint, MessageRefused, Signed, travels
+from fedbo.message.signed import MessageRefused, Signed, check_name
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -22,14 +22,16 @@ COORDINATES = 16
 _DRAW = "/release-"  # between the sender's name and the number of a draw
 #: The longest name of who makes releases, in bytes of UTF-8: their draws have longer names.
 SENDER_BYTES = signed.SENDER_BYTES - len(_DRAW) - 2
-_SMALLEST, _GREATEST = 2.0**-60, 2.0**40  # of all that is not a whole number
-_MOST_MEMBERS = 2**31 - 1
+_LIMITS = (
+    (("epsilon", "delta", "votes_scale", "sums_deviation", "weight"), 2.0**-60, 2.0**40),
+    (("releases", "members"), 1, 2**31 - 1),
+    (("trials", "squared"), 0, 2**31 - 1),
+)
 _MOST_NUMBERS = 4096  # votes, and sums
 _LARGEST = 2**62  # of a vote or a sum
 
 
-@travels(tag=3)
-class Release(Signed, frozen=True, kw_only=True):
+class Release(Signed, frozen=True, kw_only=True, tag=3):
     """What a trusted party publishes of its members' contributions. It describes itself.
 
     Args:
@@ -64,28 +66,16 @@ class Release(Signed, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.sender.encode()) > SENDER_BYTES:
-            raise MessageRefused(
-                f"sender is {self.sender!r}, expected at most {SENDER_BYTES} bytes of UTF-8"
-            )
-        for name in ("epsilon", "delta", "votes_scale", "sums_deviation", "weight"):
-            value = getattr(self, name)
-            if not _SMALLEST <= value <= _GREATEST:
-                raise MessageRefused(
-                    f"{name} is {value}, expected {_SMALLEST:.0e} to {_GREATEST:.0e}"
-                )
-        for name in ("releases", "members", "trials", "squared"):
-            value, least = getattr(self, name), int(name in ("releases", "members"))
-            if not least <= value <= _MOST_MEMBERS:
-                raise MessageRefused(f"{name} is {value}, expected {least} to {_MOST_MEMBERS}")
+        check_name(self.sender, SENDER_BYTES)
+        for names, least, most in _LIMITS:
+            for name in names:
+                if not least <= (value := getattr(self, name)) <= most:
+                    raise MessageRefused(f"{name} is {value}, expected {least:g} to {most:g}")
         for name in ("votes", "sums"):
             values = getattr(self, name)
-            if not 1 <= len(values) <= _MOST_NUMBERS:
-                raise MessageRefused(
-                    f"{name} has {len(values)} numbers, expected 1 to {_MOST_NUMBERS}"
-                )
-            if max(map(abs, values)) > _LARGEST:
-                raise MessageRefused(f"{name} has a number beyond ±2**62")
+            if not 1 <= len(values) <= _MOST_NUMBERS or max(map(abs, values)) > _LARGEST:
+                expected = f"expected 1 to {_MOST_NUMBERS}, from -2**62 to 2**62"
+                raise MessageRefused(f"{name} has {len(values)} numbers, {expected}")
         if self.neighbours != NEIGHBOURS:
             raise MessageRefused(f"neighbours is {self.neighbours!r}, expected {NEIGHBOURS!r}")
 
@@ -100,14 +90,9 @@ class Release(Signed, frozen=True, kw_only=True):
         return draw_names(self.sender)
 
     @property
-    def numbers(self) -> int:
+    def parameters(self) -> int:
         """Number of numbers handed out."""
         return len(self.votes) + len(self.sums)
-
-    @property
-    def parameters(self) -> int:
-        """The same: a release has no covariance of which only a triangle is sent."""
-        return self.numbers
 
     @property
     def t_n(self) -> int:
@@ -117,26 +102,6 @@ class Release(Signed, frozen=True, kw_only=True):
     @property
     def kind(self) -> Literal["release"]:
         return "release"
-
-    def check(self, *, fingerprint: Fingerprint, cells: int, coordinates: int) -> None:
-        """Raise `MessageRefused` if the release does not fit a federation.
-
-        Args:
-            fingerprint: Fingerprint of the federation.
-            cells: The number of its cells.
-            coordinates: The number of coordinates of a shape.
-        """
-        fault = fingerprint.mismatch(self.fingerprint)
-        if not fault:
-            if len(self.votes) != cells:
-                fault = f"it has votes for {len(self.votes)} cells, expected {cells}"
-            elif self.coordinates != coordinates or self.squared > coordinates:
-                fault = (
-                    f"it has {self.coordinates} coordinates, {self.squared} of them squared, "
-                    f"expected {coordinates}"
-                )
-        if fault:
-            raise MessageRefused(f"release {self.sequence} of {self.sender!r}: {fault}")
 
 
 def draw_names(sender: str) -> list[str]:

@@ -1,11 +1,10 @@
-"""What an agent can sign: a header and an envelope, the fingerprint in it, the name and the key.
+"""What an agent can sign: a header, the fingerprint in it, the name and the key.
 
-Whatever an agent hands out is one MessagePack array on the wire, the *content*. Its first element
-says what it is: 1 a message, 3 a release, 4 a withdrawal. The next ones are the fingerprint of the
-federation, the sender and the sequence number. If it is signed, the content is in an envelope,
-``[2, content, key, signature]``. `fedbo.identity` makes signatures and checks them; this module
-only knows their form. Only the bytes that `Signed.encode` writes are accepted: nothing has two
-spellings.
+Whatever an agent hands out is one MessagePack array on the wire. Its first element says what it is:
+1 a message, 3 a release, 4 a withdrawal. The next ones are the fingerprint of the federation, the
+sender, the sequence number, the key and the signature, both empty if it is not signed.
+`fedbo.identity` makes signatures and checks them; this module only knows their form. Only the bytes
+that `Signed.encode` writes are accepted: nothing has two spellings.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import contextlib
 import hashlib
 import json
 import operator
-from collections.abc import Callable
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -27,7 +25,7 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 #: The longest name of a sender, in bytes of UTF-8.
 SENDER_BYTES = 64
-#: These take 5 bytes each: 100 weights always stay under 512 bytes, or 640 with a signature.
+#: These take 5 bytes each: 100 weights take at most 512 bytes, or 608 with a signature.
 COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
@@ -57,7 +55,6 @@ _WEAK = frozenset(
         ],
     )
 )
-_SIGNATURE = ("key", "signature")
 _LONGEST = 200  # characters of a reason that may quote what was received
 
 
@@ -74,16 +71,13 @@ class Fingerprint(bytes):
     >>> agreed = {"space": [["C", 0, 1]], "kind": "weights", "scales": 1}
     >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
     >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
-    >>> a
-    Fingerprint(b0913900-36713fb5-021d46f1-6b86b273)
-    >>> a.difference(b)
-    'features'
+    >>> a.mismatch(b)
+    'foreign features, b0913900-c7b853ac-... not b0913900-36713fb5-...: the kernel, ... differs'
     """
 
     def __new__(cls, data: bytes) -> Fingerprint:
-        if len(data) != _PART_BYTES * len(PARTS):
-            hint = "build one with Fingerprint.from_parts"
-            raise ValueError(f"a fingerprint has 16 bytes, got {len(data)}; {hint}")
+        if len(data) != 16:
+            raise ValueError(f"a fingerprint has 16 bytes, got {len(data)}")
         return super().__new__(cls, data)
 
     @classmethod
@@ -106,32 +100,20 @@ class Fingerprint(bytes):
     def __str__(self) -> str:
         return self.hex("-", _PART_BYTES)
 
-    def __repr__(self) -> str:
-        return f"Fingerprint({self})"
-
-    def difference(self, other: bytes) -> str | None:
-        """Return the name of the first part that differs from another fingerprint, or None."""
-        for part, i in zip(PARTS, range(0, len(self), _PART_BYTES), strict=True):
-            if self[i : i + _PART_BYTES] != other[i : i + _PART_BYTES]:
-                return part
-        return None
-
     def mismatch(self, other: bytes) -> str | None:
-        """Describe the first difference from another fingerprint, or return None."""
-        part = self.difference(other)
-        if part is None:
-            return None
-        return f"foreign {part}, {Fingerprint(other)} not {self}: {PARTS[part]}"
-
-
-S = TypeVar("S", bound="Signed")
+        """Describe the first part that differs from another fingerprint, or return None."""
+        for i, (part, meaning) in enumerate(PARTS.items()):
+            at = slice(i * _PART_BYTES, (i + 1) * _PART_BYTES)
+            if self[at] != other[at]:
+                return f"foreign {part}, {Fingerprint(other)} not {self}: {meaning}"
+        return None
 
 
 class Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Something that travels as an array."""
 
 
-class Signed(msgspec.Struct, frozen=True, kw_only=True):
+class Signed(Wire, frozen=True, kw_only=True, tag_field="version"):
     """The header of what an agent hands out, and its signature if it has one.
 
     Args:
@@ -142,7 +124,6 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
         signature: 64 bytes over `signed_bytes`; empty if there is no signature.
     """
 
-    form: ClassVar[type[msgspec.Struct]]  #: of the content, see `travels`
     type: ClassVar[Literal["message", "withdrawal", "release"]]
 
     fingerprint: bytes
@@ -152,7 +133,11 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
     signature: bytes = b""
 
     def __post_init__(self) -> None:
-        check_origin(self.fingerprint, self.sender)
+        check_name(self.sender)
+        sizes = len(self.fingerprint), len(self.key), len(self.signature)
+        if sizes not in ((16, 0, 0), (16, KEY_BYTES, SIGNATURE_BYTES)):
+            expected = f"expected 16, {KEY_BYTES} and {SIGNATURE_BYTES}; the last two may be empty"
+            raise MessageRefused(f"fingerprint, key and signature have {sizes} bytes, {expected}")
         force_setattr(self, "fingerprint", bytes(self.fingerprint))
         for name, limit in COUNTER_LIMITS.items():
             if name in self.__struct_fields__:
@@ -160,12 +145,6 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
                 if not 0 <= value <= limit:
                     raise MessageRefused(f"{name} is {value}, expected 0 to {limit}")
                 force_setattr(self, name, value)
-        sizes = len(self.key), len(self.signature)
-        if sizes not in ((0, 0), (KEY_BYTES, SIGNATURE_BYTES)):
-            expected = f"expected {KEY_BYTES} and {SIGNATURE_BYTES}, or neither"
-            raise MessageRefused(
-                f"key and signature have {sizes[0]} and {sizes[1]} bytes, {expected}"
-            )
 
     @property
     def signer(self) -> str:
@@ -174,9 +153,8 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> bytes:
-        """Everything but the signature, as bytes."""
-        fields = self.form.__struct_fields__
-        return msgspec.msgpack.encode(self.form(*(getattr(self, name) for name in fields)))
+        """The bytes of the same without a signature."""
+        return msgspec.structs.replace(self, key=b"", signature=b"").encode()
 
     @property
     def signed_bytes(self) -> bytes:
@@ -189,9 +167,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """Return the bytes that travel. They are the same on every machine."""
-        if not self.key:
-            return self.content
-        return msgspec.msgpack.encode(_Envelope(self.content, self.key, self.signature))
+        return msgspec.msgpack.encode(self)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -201,43 +177,11 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
             data: The bytes of one message, release or withdrawal; of anything else, this raises
                 `MessageRefused`.
         """
-        try:
-            version, envelope = opened(data)
-            if version != cls.form.__struct_config__.tag:
-                raise MessageRefused("it is something else, or of another version of fedbo")
-            content = msgspec.msgpack.decode(envelope.content, type=cls.form)
-            fields = msgspec.structs.asdict(content)
-            decoded = cls(key=envelope.key, signature=envelope.signature, **fields)
-        except (ValueError, RecursionError) as error:
-            reason = shortened(str(error), _LONGEST)
-            raise MessageRefused(f"{len(data):,} bytes are no {cls.type}: {reason}") from None
-        if decoded.encode() != data:
-            raise MessageRefused(
-                f"{len(data):,} bytes are a {cls.type} with another encoding than fedbo's"
-            )
-        return decoded
+        content: Self = decoded(data, cls)
+        return content
 
 
-def travels(tag: int) -> Callable[[type[S]], type[S]]:
-    """Give a class the form of its content: an array of all its fields but the signature.
-
-    Args:
-        tag: The first element of the array.
-    """
-
-    def with_form(cls: type[S]) -> type[S]:
-        fields = msgspec.structs.fields(cls)
-        sent = [(field.name, field.type) for field in fields if field.name not in _SIGNATURE]
-        cls.form = msgspec.defstruct(
-            f"{cls.__name__}Content", sent, bases=(Wire,), frozen=True, tag_field="version", tag=tag
-        )
-        return cls
-
-    return with_form
-
-
-@travels(tag=4)
-class Withdrawal(Signed, frozen=True, kw_only=True):
+class Withdrawal(Signed, frozen=True, kw_only=True, tag=4):
     """Withdraws the messages of a sender, up to a sequence number.
 
     It applies only to messages with the same key. An exchange keeps it in place of the message, so
@@ -251,47 +195,47 @@ class Withdrawal(Signed, frozen=True, kw_only=True):
 
     type = "withdrawal"
 
-    @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview) -> Self:
-        withdrawal = super().decode(data)
-        if not withdrawal.key:
-            raise MessageRefused(f"{len(data):,} bytes are a withdrawal without a signature")
-        return withdrawal
 
-
-class _Envelope(Wire, frozen=True, tag_field="version", tag=2):
-    content: bytes
-    key: bytes = b""
-    signature: bytes = b""
-
-
-class _Start(msgspec.Struct, array_like=True):
-    version: int
-
-
-def opened(data: bytes | bytearray | memoryview) -> tuple[int, _Envelope]:
-    """Return which content is in these bytes, and its envelope; an empty one if it is not signed.
+def decoded(data: bytes | bytearray | memoryview, form: Any) -> Any:
+    """Return what these bytes hold; raise `MessageRefused` if it is not of this form.
 
     Args:
-        data: Any bytes; a ValueError if they do not begin like anything that an agent hands out.
+        data: Any bytes.
+        form: A class of what an agent hands out, or several of them.
     """
-    version = msgspec.msgpack.decode(data, type=_Start).version
-    if version != 2:
-        return version, _Envelope(bytes(data))
-    envelope = msgspec.msgpack.decode(data, type=_Envelope)
-    return msgspec.msgpack.decode(envelope.content, type=_Start).version, envelope
+    try:
+        content = msgspec.msgpack.decode(data, type=form)
+    except (ValueError, RecursionError) as error:
+        reason = shortened(str(error), _LONGEST)
+        raise MessageRefused(f"{len(data):,} bytes are no {_named(form)}: {reason}") from None
+    if content.encode() != data:
+        raise MessageRefused(f"{len(data):,} bytes have another encoding than fedbo's")
+    if isinstance(content, Withdrawal) and not content.key:
+        raise MessageRefused(f"{len(data):,} bytes are a withdrawal without a signature")
+    return content
 
 
-def check_origin(fingerprint: bytes, sender: str) -> None:
-    """Raise `MessageRefused` if this cannot be the fingerprint or the name of a sender."""
-    if len(fingerprint) != 16:
-        raise MessageRefused(f"fingerprint has {len(fingerprint)} bytes, expected 16")
-    if not 1 <= len(sender) <= SENDER_BYTES or not len(sender.encode()) <= SENDER_BYTES:
-        shown = repr(shortened(sender))
-        raise MessageRefused(f"sender is {shown}, expected 1 to {SENDER_BYTES} bytes of UTF-8")
-    if not sender.isprintable():  # peers show it on screens and write it to logs
-        expected = "characters that can be printed, and of white space only the ordinary space"
-        raise MessageRefused(f"sender is {sender!r}, expected {expected}")
+def _named(form: Any) -> str:
+    return " or ".join(kind.type for kind in get_args(form) or (form,))
+
+
+def check_name(name: str, most: int = SENDER_BYTES) -> None:
+    """Raise `MessageRefused` if this cannot be the name of a sender.
+
+    Args:
+        name: Any text. Peers show it on screens and write it to logs.
+        most: How many bytes it may have in UTF-8; 64 by default.
+    """
+    if not name.isprintable() or not 1 <= len(name) <= most or len(name.encode()) > most:
+        expected = f"1 to {most} bytes of printable UTF-8"
+        raise MessageRefused(f"the name is {shortened(name)!r}, expected {expected}")
+
+
+def check_member(name: str, most: int = SENDER_BYTES) -> None:
+    """Raise `MessageRefused` if this cannot be the name of a member, which has no '/'."""
+    check_name(name, most)
+    if "/" in name:
+        raise MessageRefused(f"the name is {name!r}, expected one without '/'")
 
 
 def member(sender: str) -> str:
@@ -343,10 +287,9 @@ def is_weak(key: bytes) -> bool:
 
 
 def _hash(part: object) -> bytes:
-    same = json.loads(json.dumps(part, allow_nan=False), parse_float=_int_if_whole)
+    def number(digits: str) -> float:
+        return int(value) if (value := float(digits)).is_integer() else value
+
+    same = json.loads(json.dumps(part, allow_nan=False), parse_float=number)
     text = json.dumps(same, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()[:_PART_BYTES]
-
-
-def _int_if_whole(digits: str) -> float:
-    return int(value) if (value := float(digits)).is_integer() else value

@@ -40,9 +40,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from fedbo.message.compact import MOST_COORDINATES
 from fedbo.model.kernel import Array, Twins, kernel_named
 
-MOST = 40  #: directions: a mean and a covariance of so many take 3.4 kB
 POINTS = 1024  #: of the space, over which the features are averaged
 SPREAD = 256  #: of these points at most, at which a function is looked at
 
@@ -206,7 +206,7 @@ class Basis:
         Phi -= self.mean
         n, M = Phi.shape
         lam, B = np.linalg.eigh((Phi.T @ Phi if n >= M else Phi @ Phi.T) / n)
-        kept = np.flatnonzero(lam > max(_LEAST * lam[-1], _ZERO))[::-1][:MOST]
+        kept = np.flatnonzero(lam > max(_LEAST * lam[-1], _ZERO))[::-1][:MOST_COORDINATES]
         B = B[:, kept] if n >= M else Phi.T @ (B[:, kept] / np.sqrt(n * lam[kept]))
         if not len(kept):  # the features do not vary, as in a space with a single point
             kept, B = np.array([0]), np.eye(M, 1)

@@ -14,8 +14,6 @@ omega    a draw of ω ~ N(ν_t, σ² Σ_t⁻¹)                  (M,)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotrs
@@ -23,8 +21,6 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.gp import LeaveOneOut
 from fedbo.model.kernel import Array, Rows
-
-_TOGETHER = 16  # posteriors computed at a time: (16, M, M) stays in the cache
 
 
 class Posterior:
@@ -122,27 +118,3 @@ class Regression:
         inverse = (np.eye(len(rows)) - V.T @ V) / self.sigma2  # of ΦΦᵀ + σ²I, by Woodbury
         alpha = (y[rows] - self.Phi[rows] @ posterior.nu) / self.sigma2
         return LeaveOneOut(inverse, alpha, y[rows], self.sigma2)
-
-
-def posteriors(regressions: Sequence[Regression], ys: Sequence[Array]) -> list[Posterior]:
-    """Return the posterior of each regression for its scores (t,); all have the same M.
-
-    This is faster than `Regression.posterior` for each; the last bits may differ.
-
-    >>> alike = Regression(Features(1, 30, seed=1), 0.1)
-    >>> [posterior.nu.shape for posterior in posteriors([alike, alike], [np.empty(0)] * 2)]
-    [(30,), (30,)]
-    """
-    pairs = list(zip(regressions, ys, strict=True))
-    beliefs: list[Posterior] = []
-    for i in range(0, len(pairs), _TOGETHER):
-        batch = pairs[i : i + _TOGETHER]
-        try:
-            Ls = np.linalg.cholesky(np.stack([regression.Sigma for regression, _ in batch]))
-        except np.linalg.LinAlgError:  # each by itself, for an error that says more
-            beliefs += [regression.posterior(y) for regression, y in batch]
-            continue
-        for (regression, y), L in zip(batch, Ls, strict=True):
-            nu, _ = dpotrs(L.T, regression.Phi.T @ y, lower=0)  # L.T has LAPACK's order: no copy
-            beliefs.append(Posterior(regression.features, nu, L, regression.sigma2))
-    return beliefs

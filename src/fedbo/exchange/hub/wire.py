@@ -33,9 +33,6 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Progress(_Wire, frozen=True):
     """How far an agent has come, for the page of its hub. A score is as secret as a trial:
     nothing is reported unless the site asks for it.
-
-    >>> Progress(20, best=0.93).numbers
-    2
     """
 
     trials: int  # that it has told
@@ -51,11 +48,6 @@ class Progress(_Wire, frozen=True):
                 raise ValueError(f"{name} is {value!r}, expected a finite number")
         if self.saved is not None and abs(self.saved) > MOST_TRIALS:
             raise ValueError(f"saved is {self.saved!r}, expected {-MOST_TRIALS} to {MOST_TRIALS}")
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers are reported."""
-        return 1 + (self.best is not None) + (self.saved is not None)
 
 
 class Publication(_Wire, frozen=True):
