@@ -80,7 +80,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "score": (("trials", 0, "score"), float("nan"), "trial 0 is complete with score nan"),
     "number": (("trials", 0, "number"), 7, "trial 0 has number 7"),
     "params": (("trials", 0, "params"), {}, "trial 0: parameters do not fit"),
-    "trust": (("trials", 4, "origin", "trust"), {ESCAPE: 0.5}, "sender is"),
+    "trust": (("trials", 4, "origin", "trust"), {ESCAPE: 0.5}, "the name is"),
     "signer": (("signer",), "x", "the key is 'x'"),
     "known": (("known",), {"a": "b"}, "the key is 'b'"),
     "keys": (("held",), {"peer": b"x"}, "the key has 1 bytes"),
