@@ -161,8 +161,9 @@ def _report(federation: Federation, path: Path) -> None:
     )
     screen.say(f"{_who(federation)}\n")
     screen.say(
-        f"A site sends {_KINDS[federation.sends]}.{_TIP * federation.sends_tips} The message also has the name "
-        "of the site, how many trials it has, a counter, the fingerprint and a signature. It has "
+        f"A site sends {_KINDS[federation.sends]}.{_TIP * federation.sends_tips} "
+        "The message also has the name of the site, how many trials it has, a counter, "
+        "the fingerprint and a signature. It has "
         f"no score, no data, no code, and {'no other' if federation.sends_tips else 'no'} trial. "
         f"{_who_learns(federation)}"
     )
