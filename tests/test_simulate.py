@@ -12,7 +12,6 @@ import pytest
 
 from fedbo import FTS, TS, Agent, Federation, FederationMismatch, Float
 from fedbo.agent.settings import Settings
-from fedbo.message import Message
 from fedbo.policy import Policy, Query, Target
 from fedbo.privacy import Plan
 from fedbo.simulate import Party, simulate
@@ -127,16 +126,6 @@ def test_same_seeds_same_table(tmp_path: Path) -> None:
     assert run(10) != table
     table.to_csv(tmp_path / "table.csv")
     assert Table.from_csv(tmp_path / "table.csv") == table
-
-
-def same_numbers(one: Message, other: Message) -> bool:
-    """Whether the bodies are the same up to rounding errors."""
-    others = {"weights": ["omega"], "compact": ["nu", "counts"]}
-    names = others.get(one.kind, ["nu", "covariance", "incumbent"])
-    return one.kind == other.kind and all(
-        np.allclose(getattr(one, name), getattr(other, name), rtol=1e-6, atol=1e-6)
-        for name in names
-    )
 
 
 def test_agents_without_a_score_have_no_message() -> None:

@@ -73,7 +73,7 @@ CHANGES: dict[str, tuple[tuple[Any, ...], Any, str]] = {
     "sequence": (("inbox", "sequence"), array("<i8", -1), "sequence in the inbox"),
     "used": (("inbox", "used"), b"\x02", "used in the inbox"),
     "tips": (("inbox", "tips"), array("<f8", 0.5, 1.5), "tips in the inbox"),
-    "control characters": (("inbox", "senders"), ["\x1b[2J"], "can be printed"),
+    "control characters": (("inbox", "senders"), ["\x1b[2J"], "expected 1 to 64 bytes"),
     "a sender twice": (("inbox", "senders"), ["a", "a"], "twice"),
     "order": (("order",), [0, 0, 1, 2, 3], "order"),
     "initial": (("initial",), [{"a": 0.5, "b": 2.0}], "usable"),

@@ -19,6 +19,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from fedbo import Federation
+
 LIMIT = 4.5
 
 LIES = ("mean", "scale", "one direction", "correlation")
@@ -47,3 +49,9 @@ def told_wrong(lie, mean, covariance):
     else:
         core[0, 1] = core[1, 0] = 0.05
     return mean, L @ core @ L.T
+
+
+def known_of(federation: Federation, counts: np.ndarray) -> np.ndarray:
+    """G: what trials tell about a function, by their counts in cells."""
+    V = federation.factor_of(counts)
+    return V.T @ V

@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats.qmc import Sobol
 
-from fedbo.model.argmax import argmax, argmax_each
+from fedbo.model.argmax import argmax
 from fedbo.model.features import Features
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.linear import Regression
@@ -235,37 +235,3 @@ def test_taken_points_of_a_list():
     space = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.2, 0.5, 0.78)])
     assert argmax(Hills(), space, None, around(0.2))[0] == pytest.approx(0.78)
     assert argmax(Hills(), space, None, around(0.2, 0.5, 0.78))[0] == pytest.approx(0.2)
-
-
-# Many functions at once
-
-
-def nothing(space, n):
-    return [np.empty((0, space.dimensions))] * n
-
-
-@pytest.mark.parametrize("D", [1, 2, 4])
-@pytest.mark.slow
-def test_each_of_many_functions_is_almost_at_its_maximum(D):
-    """A quick search misses more than `argmax` does, but seldom by much."""
-    space, functions = cube(D), [gp_draw(D, 0.3, seed) for seed in range(40)]
-    X = argmax_each(functions, space, nothing(space, 40), [None] * 40)
-    assert X.shape == (40, D) and ((X >= 0) & (X <= 1)).all()
-    gaps = [f(argmax(f, space)[None])[0] - f(x[None])[0] for f, x in zip(functions, X, strict=True)]
-    assert np.mean(np.array(gaps) > MARGIN) <= 0.1 * D
-    assert np.mean(gaps) < 0.05
-
-
-def test_each_function_is_enumerated_where_points_are_listed():
-    space = listed(50, 0)
-    functions = [message(2, 0.1, seed) for seed in range(4)]
-    best = [space.points[np.argsort(-f(space.points))] for f in functions]
-
-    def first_is_taken(points):
-        return lambda X: np.equal(X, points[0]).all(axis=1)
-
-    answers = argmax_each(functions, space, nothing(space, 4), [None] * 4)
-    np.testing.assert_array_equal(answers, [points[0] for points in best])
-    taken = [first_is_taken(points) for points in best]
-    answers = argmax_each(functions, space, nothing(space, 4), taken)
-    np.testing.assert_array_equal(answers, [points[1] for points in best])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.moments import LIES, LIMIT, told_wrong, worst_z
 
 from fedbo.model.features import Features
-from fedbo.model.linear import Regression, posteriors
+from fedbo.model.linear import Regression
 
 
 def problem(seed, D, M, t, sigma2, kernel, signal_variance, duplicates):
@@ -80,22 +80,6 @@ def test_growth_is_as_all_at_once(data, cuts):
     np.testing.assert_allclose(grown.Sigma, whole.Sigma, rtol=1e-10, atol=1e-12)
     nu, expected = grown.posterior(y).nu, whole.posterior(y).nu
     np.testing.assert_allclose(nu, expected, rtol=1e-8, atol=1e-8 * (np.abs(expected).max() + 1))
-
-
-@pytest.mark.parametrize("N", [0, 1, 16, 40])
-def test_many_posteriors_are_as_one_by_one(N):
-    rng = np.random.default_rng(N)
-    phi = Features(2, 25, seed=1)
-    regressions = [regressed(phi, rng.random((t % 7, 2)), 0.1) for t in range(N)]
-    ys = [rng.standard_normal(len(regression)) for regression in regressions]
-    together = posteriors(regressions, ys)
-    assert len(together) == N
-    for belief, regression, y in zip(together, regressions, ys, strict=True):
-        alone = regression.posterior(y)
-        np.testing.assert_allclose(belief.nu, alone.nu, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(belief.L, alone.L, rtol=1e-10, atol=1e-12)
-        draws = [posterior.draw(np.random.default_rng(3)) for posterior in (belief, alone)]
-        np.testing.assert_allclose(*draws, rtol=1e-10, atol=1e-12)
 
 
 @given(problems)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model.moments import LIES, LIMIT, told_wrong, worst_z
+from model.moments import LIES, LIMIT, known_of, told_wrong, worst_z
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Space
 from fedbo.agent import outbox
@@ -178,7 +178,7 @@ def test_one_trial_somewhere_in_a_cell(name: str) -> None:
     for cell, centre in enumerate(federation.cells):
         z = B.T @ means[cell]
         expected = np.outer(z, z) / (1.0 + federation.noise_variance)
-        ours = federation.known_of(federation.counts(centre[None]))
+        ours = known_of(federation, federation.counts(centre[None]))
         np.testing.assert_allclose(ours, expected, atol=1e-12)
 
 
@@ -196,7 +196,7 @@ def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t:
         regression = Regression(federation.phi, noise)
         regression.add(X)
         y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
-        G = federation.known_of(federation.counts(X))
+        G = known_of(federation, federation.counts(X))
         m, C = summary_of(regression.posterior(y), G, B, rng)
         error = B.T @ omega - m
         errors.append(error @ np.linalg.solve(C, error) / len(error))
@@ -210,7 +210,7 @@ def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
     Phi = cell_means(federation)[federation.nearest_cells(X)]
     noise = federation.noise_variance + 1.0 - (Phi**2).sum(axis=1)
     prior = Regression(federation.phi, federation.noise_variance).posterior(np.zeros(0))
-    _, ours = summary_of(prior, federation.known_of(federation.counts(X)), B, rng)
+    _, ours = summary_of(prior, known_of(federation, federation.counts(X)), B, rng)
     identity = np.eye(B.shape[1])
     G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + (Phi.T / noise) @ Phi) @ B
     theirs = identity - G @ np.linalg.solve(G + RHO**2 * (identity - G), G)
@@ -242,7 +242,7 @@ def noise_of(agent: Agent, means: list[np.ndarray]) -> np.ndarray:
     regression.add(X)
     y = Standardised(np.array([float(trial.score or 0.0) for trial in agent.trials])).z
     B = federation.basis.vectors
-    g, Q = np.linalg.eigh(federation.known_of(federation.counts(X)))
+    g, Q = np.linalg.eigh(known_of(federation, federation.counts(X)))
     g, Q = g[g > 0.5], Q[:, g > 0.5]
     v = (Q.T @ means[-1]) * (g + RHO**2 * (1.0 - g)) / g
     noise: np.ndarray = v - Q.T @ B.T @ regression.posterior(y).nu
@@ -281,7 +281,7 @@ def test_a_summary_shares_no_noise_with_weights(means: list[np.ndarray]) -> None
     regression.add(X)
     y = Standardised(np.array([float(trial.score or 0.0) for trial in summary.trials])).z
     belief = regression.posterior(y)
-    g, Q = np.linalg.eigh(kinds[0].known_of(kinds[0].counts(X)))
+    g, Q = np.linalg.eigh(known_of(kinds[0], kinds[0].counts(X)))
     g, Q = g[g > 0.5], Q[:, g > 0.5]
     theirs = Q.T @ B.T @ (weights.message().omega - belief.nu) / np.sqrt(1.0 - g)
     assert np.abs(noise_of(summary, means) - RHO * theirs).max() > 0.1

@@ -124,8 +124,8 @@ class Outbox:
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_compact:
             counts = saturated(federation.counts(self.history.X(self.informing())))
-            G = federation.known_of(counts)
-            m, _ = summarise(belief.nu, belief.draw(rng), G, federation.basis.vectors)
+            V = federation.factor_of(counts)
+            m, _ = summarise(belief.nu, belief.draw(rng), V.T @ V, federation.basis.vectors)
             levels, scales = quantise(m[None], rng)
             message = Message.of_compact(
                 levels[0], float(scales[0]), counts, self._tip(y), **header

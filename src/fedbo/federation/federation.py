@@ -221,16 +221,10 @@ class Federation:
         """Return how many points are in each cell, (n,)."""
         return np.bincount(self.nearest_cells(X), minlength=len(self.cells))
 
-    def known_of(self, counts: summary.Counts) -> Array:
-        """Return G: what trials tell about the coordinates of a function, by their cells.
-
-        Args:
-            counts: How many trials are in each cell, (n,) or, of N agents, (N, n).
-
-        Returns:
-            G, (k, k) or (N, k, k).
-        """
-        return summary.known_of(self.cell_features, counts, self.noise_variance, self.basis.vectors)
+    def factor_of(self, counts: summary.Counts) -> Array:
+        """Return V (r, k): VᵀV is what trials tell about a function, by their counts in cells."""
+        B = self.basis.vectors
+        return summary.factor_of(self.cell_features, counts, self.noise_variance, B)
 
     def held(self, message: Message) -> Held:
         """Return what an inbox holds of a message."""
@@ -401,9 +395,8 @@ class Federation:
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
 def _belief(federation: Federation, message: Message) -> Belief:
-    body, B = cast(Compact, message.body), federation.basis.vectors
-    V = summary.factor_of(federation.cell_features, body.counts, federation.noise_variance, B)
-    m, R = summary.belief(body.levels, body.step, V)
+    body = cast(Compact, message.body)
+    m, R = summary.belief(body.levels, body.step, federation.factor_of(body.counts))
     kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
     return m.astype(np.float32), R[kept].astype(np.float32)
 

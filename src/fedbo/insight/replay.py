@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.agent.settings import Settings
-from fedbo.model.argmax import SampledFunction, Taken, argmax_each
+from fedbo.model.argmax import SampledFunction, Search, Taken, argmax
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array, Mask, squared_distances
 from fedbo.model.surrogate import Scores, Surrogate
@@ -47,6 +47,7 @@ from fedbo.space import Space
 
 LONGEST = 200  # trials: a longer replay would take minutes
 _MEAN_SPREAD = 1.0  # prior standard deviation of the objective's mean, in standard units
+_QUICK = Search(screened=512, starts=3, gain=1e-4, rounds=0)
 _REFIT_PERCENT = 40  # of the observations must be new before a solo agent fits again
 
 
@@ -114,7 +115,8 @@ def _maximise(
     solos: Sequence[Solo], policy: EI | TS, t: int, space: Space
 ) -> tuple[Array, Sequence[Taken]]:
     f_t, taken = zip(*(solo.function(policy, t) for solo in solos), strict=True)
-    return argmax_each(f_t, space, [solo.best_two() for solo in solos], taken), taken
+    tasks = zip(f_t, solos, taken, strict=True)
+    return np.array([argmax(f, space, solo.best_two(), t, _QUICK) for f, solo, t in tasks]), taken
 
 
 class _Truth:  # a function that the objective may be
@@ -150,8 +152,7 @@ def _truths(
 class Solo:
     """An agent alone, as it is replayed: its own scores, and its belief.
 
-    It queries as `fedbo.EI` or `fedbo.TS` does, but the functions of many solo agents are maximised
-    at once.
+    It queries as `fedbo.EI` or `fedbo.TS` does.
     """
 
     def __init__(self, settings: Settings, space: Space, rng: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ a          fraction of the quasi-Newton step that is tried         (R,)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
@@ -33,8 +33,7 @@ from fedbo.model.kernel import Array, Mask, Rows, single
 class SampledFunction(Protocol):
     """A deterministic function on the unit cube, drawn from somebody's belief.
 
-    A function may say how `argmax` looks for its maximum, by one or two attributes: ``screened``,
-    the largest number of points that are spread over the whole space, and ``search``, a `Search`.
+    A function may say how `argmax` looks for its maximum, by an attribute ``search``, a `Search`.
     """
 
     length_scales: Array  # distance over which the function changes noticeably, (D,)
@@ -50,16 +49,20 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """How `argmax` looks for a maximum in a space without listed points.
 
     Args:
+        screened: Most points that are spread over the whole space.
         around: Points screened around each of ``near``; 0 means these points themselves.
         starts: Number of points to climb from.
         gain: A climb ends where it expects less gain than this.
         hope: A climb ends if the best one is ahead by this many times its expected gain.
+        rounds: How often other levels are tried, if some dimensions have levels.
     """
 
+    screened: int = 2**15
     around: int = 0
     starts: int = 20
     gain: float = 1e-5
     hope: float = 4.0
+    rounds: int = 2
 
 
 class Tabled:
@@ -96,9 +99,8 @@ Taken = Callable[[Array], Mask]
 Objective = Callable[[Array, Rows], tuple[Array, Array]]
 
 _DEFAULT = Search()
-_ROUNDS, _PARENTS, _CHILDREN, _LEVELS = 2, 5, 100, 8  # if some dimensions have levels
+_PARENTS, _CHILDREN, _LEVELS = 5, 100, 8  # if some dimensions have levels
 _FEWEST, _MOST = 9, 15  # exponents of two: 512 to 32,768 points, unless the function wants fewer
-_QUICK_SCREENED, _QUICK = 512, Search(starts=3, gain=1e-4)  # for each of many functions
 _COMPARED = 512  # listed points computed in float64
 _CLOSEST, _FARTHEST = 0.05, 0.6  # length scales between a point and the cloud around it
 
@@ -115,6 +117,7 @@ def argmax(
     domain: Domain,
     near: Array | None = None,
     taken: Taken | None = None,
+    search: Search | None = None,
 ) -> Array:
     """Return the point x (D,) of the domain where ``function`` is largest.
 
@@ -124,6 +127,7 @@ def argmax(
         near: More points (n, D) to screen, such as the best trials: peaks there may be narrow.
         taken: Says which of the points (n, D) to avoid. A taken point is returned only if the
             search has found no other.
+        search: How to look; by default as the function says.
 
     >>> from fedbo.model.features import Features
     >>> from fedbo.space import Float, Space
@@ -134,59 +138,14 @@ def argmax(
     """
     if domain.points is not None:
         return _best_listed(function, domain.points, taken)
-    size = _screening_size(function.length_scales)
-    size = min(size, getattr(function, "screened", size))
-    search: Search = getattr(function, "search", _DEFAULT)
+    search = getattr(function, "search", _DEFAULT) if search is None else search
+    size = min(_screening_size(function.length_scales), search.screened)
     starts = _starts(function, domain, near, size, search)
     tops, values = _climb(function, domain, starts, search)
-    for _ in range(0 if domain.free.all() else _ROUNDS):
+    for _ in range(0 if domain.free.all() else search.rounds):
         more = _climb(function, domain, _other_levels(function, domain, tops, values), search)
         tops, values = (np.concatenate(pair) for pair in zip((tops, values), more, strict=True))
     return _best_row(tops, values, taken)
-
-
-def argmax_each(
-    functions: Sequence[SampledFunction],
-    domain: Domain,
-    near: Sequence[Array],
-    taken: Sequence[Taken | None],
-) -> Array:
-    """Return a point for each of S functions where it is (almost) largest, (S, D).
-
-    This search is quicker than `argmax`: it screens fewer points, climbs from fewer, and does not
-    try other levels.
-
-    >>> from fedbo.model.features import Features
-    >>> from fedbo.space import Float, Space
-    >>> f, space = Features(1, 50, seed=3).function(np.ones(50)), Space({"a": Float(0, 1)})
-    >>> argmax_each([f, f], space, [np.empty((0, 1))] * 2, [None, None]).shape
-    (2, 1)
-    """
-    if domain.points is not None:
-        X, X32 = domain.points, single(domain.points)
-        return np.array([_best_row(X, f(X32), t) for f, t in zip(functions, taken, strict=True)])
-    starts = [
-        _starts(f, domain, best, _QUICK_SCREENED, _QUICK)
-        for f, best in zip(functions, near, strict=True)
-    ]
-    owner = np.repeat(np.arange(len(functions)), [len(X) for X in starts])
-    scales = np.array([f.length_scales for f in functions])[owner]
-
-    def values_of(X: Array, rows: Rows) -> tuple[Array, Array]:
-        ends = np.searchsorted(owner[rows], np.arange(len(functions) + 1))
-        values, gradients = np.empty(len(X)), np.empty_like(X)
-        for f, i, j in zip(functions, ends, ends[1:], strict=False):
-            if i < j:
-                values[i:j], gradients[i:j] = f.value_and_gradient(X[i:j])
-        return values, gradients
-
-    X, scale = np.concatenate(starts), np.minimum(scales, 1.0)
-    bounds = _bounds(domain, X)
-    tops, values = ascend(
-        values_of, X, *bounds, scale=scale, turns=20, gain=_QUICK.gain, restarts=0
-    )
-    mine = [owner == i for i in range(len(functions))]
-    return np.array([_best_row(tops[i], values[i], t) for i, t in zip(mine, taken, strict=True)])
 
 
 def _best_row(X: Array, values: Array, taken: Taken | None) -> Array:

@@ -233,11 +233,6 @@ class LeaveOneOut:
     def __init__(self, P: Array, alpha: Array, y: Array, sigma2: float) -> None:
         self.P, self.alpha, self.y, self.sigma2 = P, alpha, y, sigma2
 
-    def moments(self) -> tuple[Array, Array]:
-        """Return the mean and variance (n,) of f⁻ʲ(x_j), at the point that was left out."""
-        diagonal = np.diagonal(self.P)
-        return self.y - self.alpha / diagonal, np.maximum(1.0 / diagonal - self.sigma2, 0.0)
-
     def draws(self, rng: np.random.Generator, samples: int) -> Array:
         """Return joint draws (samples, n, n): entry [s, j, k] is f⁻ʲ(x_k) in draw s."""
         n, sigma2 = len(self.y), self.sigma2

@@ -86,17 +86,6 @@ def cell_features(features: Features, X: Array, cells: Counts, sigma2: float) ->
     return scaled
 
 
-def known_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
-    """Return G (k, k), or (N, k, k) for the counts of N agents."""
-    tried = np.flatnonzero(counts.any(axis=tuple(range(counts.ndim - 1))))
-    A, root = A[tried], np.sqrt(counts[..., tried], dtype=np.float64)[..., None]
-    noise = sigma2 * np.eye(len(tried))
-    L = np.linalg.cholesky(root * (A @ A.T) * root.swapaxes(-1, -2) + noise)
-    V = np.linalg.solve(L, root * (A @ B))
-    G: Array = V.swapaxes(-1, -2) @ V
-    return G
-
-
 def factor_of(A: Array, counts: Counts, sigma2: float, B: Array) -> Array:
     """Return V (r, k) with G = VᵀV for the counts of one agent, a row for each cell tried."""
     tried = np.flatnonzero(counts)

@@ -111,7 +111,7 @@ class Improvement:
     `predict` returns the mean and variance (n,) of a belief.
     """
 
-    screened = SCREENED
+    search = Search(screened=SCREENED)
     best: float
     predict: Callable[[Array], tuple[Array, Array]]
 
@@ -151,5 +151,4 @@ class OwnImprovement(ExpectedImprovement):
     clouds, in half the time.
     """
 
-    screened = 512
-    search = Search(around=64, starts=10, gain=1e-3, hope=2.0)
+    search = Search(screened=512, around=64, starts=10, gain=1e-3, hope=2.0)

@@ -52,6 +52,7 @@ from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dtrtrs
 
 from fedbo.message.inbox import Single
+from fedbo.model.argmax import Search
 from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
 from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
 from fedbo.policy.improvement import Improvement, OwnImprovement, improvement_and_slopes
@@ -151,7 +152,7 @@ class Pool(Improvement):
     """
 
     def __init__(self, target: Target, peers: Peers) -> None:
-        self.screened = min(32 * 2**target.space.dimensions, _SCREENED)
+        self.search = Search(screened=min(32 * 2**target.space.dimensions, _SCREENED))
         self._basis = target.federation.basis
         self.shares, self._m = peers.w, peers.m
         best = target.X[np.argsort(-target.y)[:1]]

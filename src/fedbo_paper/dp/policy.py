@@ -19,7 +19,7 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.model.argmax import Domain
+from fedbo.model.argmax import Domain, Search
 from fedbo.model.features import FeatureFunction, Features
 from fedbo.model.kernel import Array, Mask
 from fedbo.policy import Policy, Query, Target
@@ -95,7 +95,7 @@ class _InRegion(FeatureFunction):
 
     def __init__(self, features: Features, omega: Array, screened: int) -> None:
         super().__init__(features, omega)
-        self.screened = screened
+        self.search = Search(screened=screened)
 
 
 class _Region:
