@@ -166,7 +166,7 @@ def test_errors_name_agent_and_params(
         (
             {"parties": [active("a"), static("b", federation=Federation({"x": Float(0, 2)}))]},
             FederationMismatch,
-            "'a' and 'b' are of different federations: parameter 'x': high is 1.0 here and 2.0",
+            "'a' and 'b' are of different federations: space.parameters.x.high is 1.0 here and 2.0",
         ),
     ],
 )

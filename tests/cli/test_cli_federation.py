@@ -85,7 +85,7 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
     ("text", "args", "complaint"),
     [
         ("C = 1", [], "space.toml: parameter 'C': Expected"),
-        ("", [], "space.toml: parameters is empty"),
+        ("", [], "space.toml: parameters is {}"),
         ("C = ", [], "space.toml: Invalid value"),
         ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
         (EXAMPLE, ["--features", "5001"], "features is 5001, expected an int from 1 to 5000"),
@@ -233,4 +233,4 @@ def test_show_names_the_members() -> None:
 def test_show_says_what_is_wrong_with_a_file() -> None:
     assert "nowhere.toml cannot be used" in said("federation", "show", "nowhere.toml", code=1)
     Path("federation.toml").write_text("format = 1\n[space.parameters]\n")
-    assert "federation.toml: parameters is empty" in said("federation", "show", code=1)
+    assert "federation.toml: parameters is {}" in said("federation", "show", code=1)

@@ -13,7 +13,8 @@ import pytest
 from scipy.linalg import svd
 
 from fedbo import Categorical, Federation, Float, Int, Space
-from fedbo.model.features import MOST, POINTS, Basis, Features
+from fedbo.message.compact import MOST_COORDINATES as MOST
+from fedbo.model.features import POINTS, Basis, Features
 
 
 def cube(D: int) -> dict[str, Float]:

@@ -398,28 +398,28 @@ def test_a_part_offers_what_its_space_does() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: Float(1, 1), "low is 1.0 and high is 1.0, expected low < high"),
+        (lambda: Float(1, 1), "low is 1.0, high is 1.0 and step is None, expected low < high"),
         (lambda: Float(math.nan, 1), "low is nan"),
         (lambda: Float(0, 2e300), "high is 2e[+]300, .* at most 1e300"),
         (lambda: Float(False, 1), "low is False"),
-        (lambda: Float(0, 1, log=True), "low is 0.0, expected more than 0 on a log scale"),
-        (lambda: Float(1, 2, log=True, step=0.5), "step is 0.5 and log is True"),
+        (lambda: Float(0, 1, log=True), "low is 0.0, .* more than 0 on a log scale"),
+        (lambda: Float(1, 2, log=True, step=0.5), "log is True and step is 0.5"),
         (lambda: Float(1, 1 + 1e-14, log=True), "equal in the 12 digits .*; use log=False"),
         (lambda: Float(1e9, 1e9 + 1, step=1e-9), "too small to tell neighbours apart"),
         (lambda: Float(0, 1, step=0.3), "largest they reach is 0.9"),
         (lambda: Int(0, 10**13), "too fine"),
         (lambda: Int(1.0, 3), "low is 1.0, expected an int"),  # type: ignore[arg-type]
-        (lambda: Int(1, 9, step=0), "step is 0, expected more than 0"),
+        (lambda: Int(1, 9, step=0), "step is 0, expected"),
         (lambda: Categorical(["a"]), "expected two or more"),
         (lambda: Categorical([1, True]), "no two of them equal"),
-        (lambda: Categorical([1, 1j]), "choice 1j is not a str, .* or None"),  # type: ignore[list-item]
-        (lambda: Categorical([2**70, 1]), f"choice {2**70} is an int of more than 64 bits"),
-        (lambda: Categorical(["a", "\ud800"]), r"choice '\\ud800' contains half of a surrogate"),
+        (lambda: Categorical([1, 1j]), "choice 1j is not a str in Unicode, .* or None"),  # type: ignore[list-item]
+        (lambda: Categorical([2**70, 1]), f"choice {2**70} is not a str"),
+        (lambda: Categorical(["a", "\ud800"]), r"choice '\\ud800' is not a str in Unicode"),
         (lambda: Categorical(range(10**7)), "there are 10000000 choices, expected at most 1000"),
         (lambda: Categorical("abc"), "choices is 'abc', expected a list"),
-        (lambda: Space({}), "parameters is empty"),
+        (lambda: Space({}), "parameters is {}, expected"),
         (lambda: Space({"a": 3}), "parameter 'a' is 3, expected a Float, an Int"),  # type: ignore[dict-item]
-        (lambda: Space({"\udfff": Int(0, 1)}), r"parameter name '\\udfff' contains half of a sur"),
+        (lambda: Space({"\udfff": Int(0, 1)}), r"parameter name is '\\udfff', expected text"),
         (
             lambda: Space({name: Categorical(range(600)) for name in "abc"}),
             "with parameter 'b' the cube has 1200 dimensions",
@@ -467,7 +467,7 @@ def test_missing_names_and_wrong_points_are_named() -> None:
         mixed().encode({name: value for name, value in GOOD.items() if name != "depth"})
     with pytest.raises(ValueError, match=r"x has shape \(2,\), expected \(8,\)"):
         mixed().decode([0.5, 0.5])
-    with pytest.raises(ValueError, match="not finite where parameter 'kernel' lies"):
+    with pytest.raises(ValueError, match="nan], expected finite numbers"):
         mixed().decode([0.5] * 7 + [math.nan])
     with pytest.raises(ValueError, match=r"X has shape \(8,\), expected \(n, 8\)"):
         mixed().snap(np.zeros(8))
@@ -486,55 +486,29 @@ def test_parameters_go_through_plain_data(parameter: Parameter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "words"),
+    "other",
     [
-        (Space({"a": Float(0, 1)}), "parameter 'b' is only here"),
-        (Space({"a": Float(0, 1), "b": Int(0, 1), "c": Int(0, 1)}), "parameter 'c' is only there"),
-        (Space({"b": Int(0, 9), "a": Float(0, 1)}), "the parameters are in order ['a', 'b'] here"),
-        (Space({"a": Float(0, 1, step=0.5), "b": Int(0, 9)}), "'a': step is None here and 0.5"),
-        (Space({"a": Float(0, 1), "b": Float(0, 9)}), "'b' is Int(low=0, high=9) here and Float("),
-        (Space({"a": Float(0, 1), "b": Int(0, 9)}, direction="minimize"), "direction is 'max"),
-        (
-            Space({"a": Float(0, 1), "b": Int(0, 9)}, points=[{"a": 0, "b": 1}]),
-            "points[0] is None here and {'a': 0.0, 'b': 1} there",
-        ),
+        Space({"a": Float(0, 1)}),
+        Space({"b": Int(0, 9), "a": Float(0, 1)}),
+        Space({"a": Float(0, 1, step=0.5), "b": Int(0, 9)}),
+        Space({"a": Float(0, 1), "b": Float(0, 9)}),
+        Space({"a": Float(0, 1), "b": Int(0, 9)}, direction="minimize"),
+        Space({"a": Float(0, 1), "b": Int(0, 9)}, points=[{"a": 0, "b": 1}]),
     ],
 )
-def test_the_first_difference_is_named(other: Space, words: str) -> None:
+def test_another_space_is_not_equal(other: Space) -> None:
     space = Space({"a": Float(0, 1), "b": Int(0, 9)})
-    assert words in str(space.difference(other))
-    assert space != other
-    assert other.difference(space) is not None
+    assert space == Space({"a": Float(0, 1), "b": Int(0, 9)}) != other != space
 
 
 # Canonical order
 
 
 @given(st.lists(CHOICE, min_size=2, max_size=8, unique=True), st.randoms())
-def test_the_canonical_order_of_choices_does_not_depend_on_theirs(
+def test_the_canonical_order_does_not_depend_on_the_given_one(
     choices: list[Any], random: Any
 ) -> None:
-    shuffled = random.sample(choices, len(choices))
-    ours, theirs = Categorical(choices).canonical(), Categorical(shuffled).canonical()
-    assert repr(ours) == repr(theirs) and ours.canonical() == ours
-    assert {*ours.choices} == {*choices}
-
-
-@given(st.permutations(["C", "depth", "loss", "kernel"]))
-def test_a_permutation_leads_from_the_given_order_to_the_canonical_one(names: list[str]) -> None:
-    parameters = {
-        "C": Float(0, 1),
-        "depth": Int(1, 8),
-        "loss": Categorical(["l2", "l1"]),
-        "kernel": Categorical(["rbf", None, "poly"]),
-    }
-    given = Space({name: parameters[name] for name in names}, direction="minimize")
-    ours = given.canonical()
-    assert ours.names == ("C", "depth", "kernel", "loss")
-    assert ours.canonical() is ours
-    x = np.arange(float(given.dimensions))
-    moved = x[ours.permutation(given)]
-    for name, (axis, at) in ours.axes.items():
-        assert {*moved[at]} == {*x[given.axes[name][1]]}
-        if axis.size == 3:  # None, "poly", "rbf" from "rbf", None, "poly"
-            assert (moved[at] - x[given.axes[name][1]].min()).tolist() == [1, 2, 0]
+    shuffled = Categorical(random.sample(choices, len(choices)))
+    ours = Space({"a": Float(0, 1), "b": Categorical(choices)}).canonical()
+    theirs = Space({"b": shuffled, "a": Float(0, 1)}).canonical()
+    assert repr(ours) == repr(theirs) and ours.canonical() is ours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast, get_args
 
@@ -97,7 +97,7 @@ class Federation:
     >>> str(ours.fingerprint)
     'e2596cd2-58718eac-886faf3f-084762d4'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
-    "parameter 'C': high is 10.0 here and 100.0 there"
+    'space.parameters.C.high is 10.0 here and 100.0 there'
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
     ('a', 'b')
     """
@@ -321,12 +321,13 @@ class Federation:
         return None
 
     def difference(self, other: Federation) -> str | None:
-        """Describe the first difference in a sentence; return None if there is none."""
-        pairs = ((name, getattr(self, name), getattr(other, name)) for name in _SETTINGS)
-        settings = [f"{name} is {a!r} here and {b!r} there" for name, a, b in pairs if a != b]
-        if self.privacy != other.privacy:
-            settings.append(f"privacy is {self.privacy} here and {other.privacy} there")
-        return self.space.difference(other.space) or next(iter(settings), None)
+        """Describe the first difference; return None if there is none."""
+        return next(_differences(self._table(), other._table()), None)
+
+    def _table(self) -> dict[str, Any]:
+        """Return all that agents agree on, as plain data."""
+        plan = {} if self.privacy is None else {"privacy": self.privacy.table}
+        return {"space": file.space_table(self.space), **self._agreed(), **plan}
 
     def require_plan(self) -> Plan:
         """Return the privacy plan; raise a ValueError if there is none."""
@@ -399,6 +400,18 @@ def _belief(federation: Federation, message: Message) -> Belief:
     m, R = summary.belief(body.levels, body.step, federation.factor_of(body.counts))
     kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
     return m.astype(np.float32), R[kept].astype(np.float32)
+
+
+def _differences(ours: Any, theirs: Any, name: str = "") -> Iterator[str]:
+    """Say where two plain values differ, by the names that lead there."""
+    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple):
+        ours, theirs = dict(enumerate(ours)), dict(enumerate(theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in {**ours, **theirs}:
+            path = f"{name}.{key}" if name else str(key)
+            yield from _differences(ours.get(key), theirs.get(key), path)  # TOML has no null
+    elif repr(ours) != repr(theirs):  # 1 is not True
+        yield f"{name} is {_shortened(repr(ours))} here and {_shortened(repr(theirs))} there"
 
 
 def _space_part(space: Space) -> list[object]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -260,10 +260,6 @@ class _Range(_Parameter, Generic[_N], frozen=True, repr_omit_defaults=True):
     low: _N
     high: _N
 
-    def canonical(self) -> Self:
-        """Return the parameter itself: it has nothing to sort."""
-        return self
-
 
 class Float(_Range[float], frozen=True, kw_only=True, tag="float"):
     """A number from ``low`` to ``high``.
@@ -344,35 +340,21 @@ class Categorical(_Parameter, frozen=True, tag="categorical"):
     def axis(self) -> Axis:
         return Choices(self.choices)
 
-    def canonical(self) -> Categorical:
-        """Return the parameter with sorted choices: None, bools, numbers, strings.
-
-        Numbers are sorted by size, strings by their code points.
-
-        >>> Categorical(["b", 2, None, "a", 0.5, True]).canonical()
-        Categorical(choices=(None, True, 0.5, 2, 'a', 'b'))
-        """
-        return Categorical(sorted(self.choices, key=_rank))
-
 
 Parameter = Float | Int | Categorical
 
 
 def _check_choice(choice: object) -> None:
-    if choice is None or isinstance(choice, bool):
-        return
-    if isinstance(choice, str):
-        if not is_unicode(choice):
-            raise ValueError(
-                f"choice {choice!r} contains half of a surrogate pair, which no file can hold"
-            )
-    elif math.isnan(number(choice, float)):
-        raise ValueError(f"choice {choice!r} is not a str, a finite number, a bool or None")
-    elif isinstance(choice, int) and not -(2**63) <= choice < 2**63:
-        raise ValueError(f"choice {choice!r} is an int of more than 64 bits")
+    is_small = not isinstance(choice, int) or -(2**63) <= choice < 2**63
+    is_number = not math.isnan(number(choice, float)) and is_small
+    is_text = isinstance(choice, str) and is_unicode(choice)
+    if not (choice is None or isinstance(choice, bool) or is_text or is_number):
+        expected = "a str in Unicode, a finite number of at most 64 bits, a bool or None"
+        raise ValueError(f"choice {choice!r} is not {expected}")
 
 
-def _rank(choice: Value) -> tuple[int, Any]:
+def rank(choice: Value) -> tuple[int, Any]:
+    """Return what choices of all types can be sorted by."""
     if choice is None:
         return 0, 0
     if isinstance(choice, bool):
@@ -388,13 +370,9 @@ def _check_range(span: Float | Int, kind: type[int] | type[float]) -> None:
             expected = "an int of at most 64 bits" if kind is int else numbers
             raise ValueError(f"{field} is {getattr(span, field)!r}, expected {expected}")
         msgspec.structs.force_setattr(span, field, value)
-    if not isinstance(span.log, bool):
-        raise ValueError(f"log is {span.log!r}, expected True or False")
-    if not span.low < span.high:
-        raise ValueError(f"low is {span.low} and high is {span.high}, expected low < high")
-    if span.log and span.low <= 0:
-        raise ValueError(f"low is {span.low}, expected more than 0 on a log scale")
-    if span.step is not None and span.step <= 0:
-        raise ValueError(f"step is {span.step}, expected more than 0")
-    if span.log and span.step != (1 if kind is int else None):
-        raise ValueError(f"step is {span.step} and log is True: leave one of them out")
+    low, high, log, step = span.low, span.high, span.log, span.step
+    if not low < high or (log and low <= 0) or (step is not None and step <= 0):
+        wanted = "low < high, more than 0 on a log scale, and a step of more than 0"
+        raise ValueError(f"low is {low}, high is {high} and step is {step}, expected {wanted}")
+    if not isinstance(log, bool) or (log and step != (1 if kind is int else None)):
+        raise ValueError(f"log is {log!r} and step is {step}, expected one of them")

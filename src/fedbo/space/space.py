@@ -19,8 +19,7 @@ these are the lattice. A point of it has a number, half a byte for each continuo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +29,6 @@ from fedbo.space.axis import (
     Array,
     Axis,
     Categorical,
-    Choices,
     Continuous,
     Float,
     Int,
@@ -39,6 +37,7 @@ from fedbo.space.axis import (
     Value,
     is_unicode,
     number,
+    rank,
 )
 
 Direction = Literal["maximize", "minimize"]
@@ -111,54 +110,32 @@ class Space:
         self.box: tuple[Array, Array] = np.zeros(self.dimensions), np.ones(self.dimensions)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Space) and self.difference(other) is None
+        return isinstance(other, Space) and repr(self) == repr(other)  # 1 is not True
 
     def __hash__(self) -> int:
-        return hash((*self.parameters.items(), self.direction))
+        return hash(repr(self))
 
     def __repr__(self) -> str:
         points = "" if self.listed is None else f", points={self.listed}"
         return f"Space({self.parameters}, direction={self.direction!r}{points})"
 
-    def difference(self, other: Space) -> str | None:
-        """Return a sentence that names the first difference, or None if there is none.
-
-        >>> Space({"C": Float(0, 1)}).difference(Space({"C": Float(0, 2)}))
-        "parameter 'C': high is 1.0 here and 2.0 there"
-        """
-        return next(_differences(self, other), None)
-
     def canonical(self) -> Space:
         """Return the same space with its parameters sorted by name, and their choices sorted too.
 
-        Names are sorted by their code points; listed points keep their order.
+        Names are sorted by their code points; choices are None, then bools, numbers by size, and
+        strings. Listed points keep their order.
 
         >>> Space({"b": Float(0, 1), "a": Categorical(["y", "x"])}).canonical()
         Space({'a': Categorical(choices=('x', 'y')), 'b': Float(...)}, direction='maximize')
         """
-        parameters = {name: self.parameters[name].canonical() for name in sorted(self.names)}
-        if [*parameters.items()] == [*self.parameters.items()]:
-            return self
-        return Space(parameters, direction=self.direction, points=self.listed)
-
-    def permutation(self, other: Space) -> list[int]:
-        """Return where each dimension of this space is in another order of the same space.
-
-        Args:
-            other: A space whose `canonical` form is the same.
-
-        >>> given = Space({"b": Float(0, 1), "a": Categorical(["z", "x", "y"])})
-        >>> given.canonical().permutation(given)
-        [2, 3, 1, 0]
-        """
-        places: list[int] = []
-        for name, parameter in self.parameters.items():
-            axis, at = other.axes[name]
-            place = [*range(at.start, at.stop)]
-            if isinstance(parameter, Categorical) and isinstance(axis, Choices) and axis.size > 1:
-                place = [place[axis.choices.index(choice)] for choice in parameter.choices]
-            places += place
-        return places
+        parameters: dict[str, Parameter] = {}
+        for name in sorted(self.names):
+            parameter = self.parameters[name]
+            if isinstance(parameter, Categorical):
+                parameter = Categorical(sorted(parameter.choices, key=rank))
+            parameters[name] = parameter
+        canonical = Space(parameters, direction=self.direction, points=self.listed)
+        return self if canonical == self else canonical
 
     def encode(self, params: Mapping[str, Value]) -> Array:
         """Return the point x (D,) of the cube where ``params`` lie.
@@ -203,19 +180,11 @@ class Space:
         return snapped
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """Return n random allowed points, (n, D).
-
-        Args:
-            rng: The source of randomness.
-            n: Number of points.
-        """
+        """Return n random allowed points, (n, D)."""
         return self.snap(rng.random((n, self.dimensions)))
 
     def cover(self, n: int) -> Array:
         """Return up to n allowed points (m, D) all over the space, the same on every machine.
-
-        Args:
-            n: The most points; fewer if the space has fewer, or if some would be the same.
 
         >>> Space({"x": Float(0, 1)}).cover(3).round(3).tolist()
         [[0.5], [0.118], [0.736]]
@@ -245,9 +214,8 @@ class Space:
         point = np.asarray(x, dtype=np.float64)
         if point.shape != (self.dimensions,):
             raise ValueError(f"x has shape {point.shape}, expected ({self.dimensions},)")
-        if not all(map(math.isfinite, point.tolist())):
-            name = next(n for n, (_, at) in self.axes.items() if not np.isfinite(point[at]).all())
-            raise ValueError(f"x is {point.tolist()}, not finite where parameter {name!r} lies")
+        if not np.isfinite(point).all():
+            raise ValueError(f"x is {point.tolist()}, expected finite numbers")
         return point
 
     def _check_points(self, X: NDArray[Real]) -> None:
@@ -460,43 +428,14 @@ def nearest(X: NDArray[Real], points: Array) -> NDArray[np.intp]:
 
 
 def _checked(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
-    if not isinstance(parameters, Mapping):
-        raise TypeError(
-            f"parameters is {parameters!r}, expected names and parameters: "
-            '{"x": Float(0, 1)}; a list of allowed points is given as points=[...]'
-        )
-    if not parameters:
-        raise ValueError("parameters is empty, expected one or more")
+    if not isinstance(parameters, Mapping) or not parameters:
+        example = '{"x": Float(0, 1)}'
+        raise ValueError(f"parameters is {parameters!r}, expected parameters by name: {example}")
     for name, parameter in parameters.items():
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"parameter name is {name!r}, expected a str that is not empty")
-        if not is_unicode(name):
-            raise ValueError(
-                f"parameter name {name!r} contains half of a surrogate pair, which no file can hold"
-            )
+        if not isinstance(name, str) or not name or not is_unicode(name):
+            raise ValueError(f"parameter name is {name!r}, expected text that a file can hold")
         if not isinstance(parameter, Float | Int | Categorical):
             raise ValueError(
                 f"parameter {name!r} is {parameter!r}, expected a Float, an Int or a Categorical"
             )
     return dict(parameters)
-
-
-def _differences(here: Space, there: Space) -> Iterator[str]:
-    for name in (*here.names, *there.names):
-        if (name in here.names) != (name in there.names):
-            yield f"parameter {name!r} is only {'here' if name in here.names else 'there'}"
-    if here.names != there.names:
-        yield f"the parameters are in order {[*here.names]} here and {[*there.names]} there"
-    for name in here.names:
-        ours, theirs = here.parameters[name], there.parameters[name]
-        if type(ours) is not type(theirs):
-            yield f"parameter {name!r} is {ours} here and {theirs} there"
-        for field in ours.__struct_fields__:
-            a, b = repr(getattr(ours, field)), repr(getattr(theirs, field))  # 1 is not True
-            if a != b:
-                yield f"parameter {name!r}: {field} is {a} here and {b} there"
-    if here.direction != there.direction:
-        yield f"direction is {here.direction!r} here and {there.direction!r} there"
-    for i, pair in enumerate(zip_longest(here.listed or [], there.listed or [])):
-        if pair[0] != pair[1]:
-            yield f"points[{i}] is {pair[0]} here and {pair[1]} there"
