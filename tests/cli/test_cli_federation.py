@@ -87,7 +87,7 @@ def test_a_file_that_exists_stays_unless_forced() -> None:
         ("C = 1", [], "space.toml: parameter 'C': Expected"),
         ("", [], "space.toml: parameters is {}"),
         ("C = ", [], "space.toml: Invalid value"),
-        ('C = { type = "int", low = 3, high = 1 }', [], "low is 3 and high is 1"),
+        ('C = { type = "int", low = 3, high = 1 }', [], "low is 3, high is 1"),
         (EXAMPLE, ["--features", "5001"], "features is 5001, expected an int from 1 to 5000"),
     ],
 )

@@ -281,7 +281,7 @@ def test_none_and_its_name_are_two_choices(tmp_path: Path) -> None:
     named = federation(space={"depth": Categorical(["None", 3])})
     real = federation(space={"depth": Categorical([None, 3])})
     assert named.fingerprint != real.fingerprint
-    assert "choices.0 is 3 here and None there" in str(named.difference(real))
+    assert "choices.0 is 3 here and {'none': True} there" in str(named.difference(real))
 
 
 # Members

@@ -61,7 +61,7 @@ def test_a_message_is_no_release(agreed: Federation) -> None:
     agent = fedbo.Agent(agreed, name="site-a", seed=0)
     agent.tell({"x": 0.3, "y": 0.1}, 1.0)
     data = agent.message().encode()
-    with pytest.raises(MessageRefused, match="are no release"):
+    with pytest.raises(MessageRefused, match="are no message"):
         Release.decode(data)
     with pytest.raises(MessageRefused):
         fedbo.Message.decode(published(agreed).encode())

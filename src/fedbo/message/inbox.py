@@ -43,7 +43,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedbo.message.message import Kind, Message
 from fedbo.message.signed import COUNTER_LIMITS, check_name
@@ -59,6 +59,12 @@ Belief = tuple[Single, Single]  # ν (M,) and R (r, M), see above
 #: Eigenvalues of I − C up to this are rounding errors, because C travels in float32.
 LEAST_EIGENVALUE = 1e-6
 
+#: The smallest and the largest number in a column of a file; others are finite.
+_LIMITS = {
+    **{name: (0.0, float(most)) for name, most in COUNTER_LIMITS.items()},
+    **{"chance": (0.0, CHANCE_LIMIT), "used": (0.0, 1.0), "tips": (0.0, 1.0)},
+}
+_LARGEST = float(np.finfo(np.float32).max)
 _LEAST_ROOM = 8  # rows
 _BLOCK = 1024  # rows that `draw` sums first: a sum is ten times as fast as a cumulative sum
 _BELIEF = 3  # the random stream of an agent for the draws of its peers' beliefs
@@ -77,14 +83,15 @@ class Held(NamedTuple):
     tip: Array | None = None  # the point (D,) that the peer recommends
 
 
+def _view(name: str) -> Any:
+    return property(lambda inbox: inbox._column(name))
+
+
 class Inbox:
-    """Messages of weights, one for each peer, drawn without replacement.
+    """Messages of M weights, and points of D dimensions, one for each peer.
 
-    The arrays are read-only views with one row for each peer. Get them again after `hold`.
-
-    Args:
-        M: Number of weights in a message.
-        D: Dimensions of the space; 0 (default) if no peer recommends a point.
+    They are drawn without replacement. The arrays are read-only views with one row for each peer.
+    Get them again after `hold`.
 
     >>> inbox, weights = Inbox(2), np.ones(2, np.float32)
     >>> inbox.hold(Held("a", 1, 20, weights), chance=0.0), inbox.hold(Held("b", 1, 20, weights))
@@ -96,9 +103,14 @@ class Inbox:
     #: The columns that files have.
     SAVED: ClassVar[tuple[str, ...]] = ("omega", "t_n", "sequence", "chance", "used", "tips")
 
+    omega: Single = _view("omega")  # (N, M) weights
+    t_n: NDArray[np.int32] = _view("t_n")  # (N,) number of observations behind each message
+    sequence: NDArray[np.int64] = _view("sequence")  # (N,)
+    chance: Array = _view("chance")  # (N,) P_N before any message was used
+    used: NDArray[np.bool_] = _view("used")  # (N,) whether the message was used
+    tips: Array = _view("tips")  # (N, D) the point that each peer recommends; NaN: none
+
     def __init__(self, M: int, D: int = 0) -> None:
-        if M < 1:
-            raise ValueError(f"M is {M}, expected the number of features, 1 or more")
         self.M, self.D = M, D
         self._senders: list[str] = []
         self._rows: dict[str, int] = {}
@@ -135,36 +147,6 @@ class Inbox:
     def senders(self) -> list[str]:
         """The peers' names, in order of rows; a copy."""
         return self._senders.copy()
-
-    @property
-    def omega(self) -> NDArray[np.float32]:
-        """(N, M) weights."""
-        return self._column("omega")
-
-    @property
-    def t_n(self) -> NDArray[np.int32]:
-        """(N,) number of observations behind each message."""
-        return self._column("t_n")
-
-    @property
-    def sequence(self) -> NDArray[np.int64]:
-        """(N,) sequence number of each message."""
-        return self._column("sequence")
-
-    @property
-    def chance(self) -> NDArray[np.float64]:
-        """(N,) P_N before normalisation, as it was before any message was used."""
-        return self._column("chance")
-
-    @property
-    def used(self) -> NDArray[np.bool_]:
-        """(N,) whether the message was used."""
-        return self._column("used")
-
-    @property
-    def tips(self) -> Array:
-        """(N, D) the point that each peer recommends; NaN if it names none."""
-        return self._column("tips")
 
     def sender(self, row: int) -> str:
         """Return the name of the peer in this row."""
@@ -230,11 +212,8 @@ class Inbox:
 
     def state(self) -> dict[str, Any]:
         """Return the senders and a copy of the columns as bytes, for `restore`."""
-        columns = {name: self._column(name) for name in self.SAVED}
-        return {"senders": self.senders} | {
-            name: column.astype(column.dtype.newbyteorder("<")).tobytes()
-            for name, column in columns.items()
-        }
+        columns = {name: self._column(name).tobytes() for name in self.SAVED}
+        return {"senders": self.senders, **columns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Fill this inbox, which is empty, with the same rows and the same draws.
@@ -245,22 +224,26 @@ class Inbox:
         Raises:
             ValueError: If no inbox of this size has this state.
         """
-        senders = list(state["senders"])
-        for sender in senders:
+        for sender in state["senders"]:
             check_name(sender)
-        self._make_room(len(senders))
-        if len({self._add_sender(sender) for sender in senders}) < len(senders):
+        n = len(state["senders"])
+        self._make_room(n)
+        if len({self._add_sender(sender) for sender in state["senders"]}) < n:
             raise ValueError("a sender is in the inbox twice")
         for name in self.SAVED:
-            self._restore(name, state[name])
-
-    def _restore(self, name: str, data: bytes) -> None:
-        column = self._columns[name]
-        shape = (len(self), *column.shape[1:])
-        values = np.frombuffer(data, column.dtype.newbyteorder("<"))
-        if values.size != math.prod(shape) or not np.all(_are_possible(name, values)):
-            raise ValueError(f"{name} in the inbox has numbers that are not possible")
-        column[: len(self)] = values.reshape(shape)
+            column, data = self._columns[name], state[name]
+            if name == "R" and n:
+                rank = min(len(data) // (4 * n * self.M), self.M + _STEP)
+                column = enlarged(column, (len(column), rank, self.M))
+            values = np.frombuffer(data, np.uint8 if name == "used" else column.dtype)
+            low, high = _LIMITS.get(name, (-_LARGEST, _LARGEST))
+            possible = (values >= low) & (values <= high)
+            if name in ("tips", "incumbents"):  # NaN: there is none
+                possible |= np.isnan(values)
+            if values.size != column[:n].size or not possible.all():
+                raise ValueError(f"{name} in the inbox has numbers that are not possible")
+            column[:n] = values.reshape(column[:n].shape)
+            self._columns[name] = column
 
     def _values(self, held: Held) -> dict[str, Any]:
         return {"omega": held.content, "t_n": held.t_n, "sequence": held.sequence}
@@ -307,6 +290,10 @@ class BeliefInbox(Inbox):
 
     SAVED: ClassVar[tuple[str, ...]] = (*Inbox.SAVED, "nu", "R", "incumbents")
 
+    nu: Single = _view("nu")  # (N, M) means of the weights
+    R: Single = _view("R")  # (N, r, M) factors of the covariances: C_n = I − R_nᵀR_n
+    incumbents: Array = _view("incumbents")  # (N,) best standardised scores; NaN: not sent
+
     def __init__(self, M: int, entropy: Entropy = 0, D: int = 0) -> None:
         super().__init__(M, D)
         self.entropy = entropy
@@ -316,21 +303,6 @@ class BeliefInbox(Inbox):
             "incumbents": np.zeros(0),
             "draws": np.zeros((0, 0, M), dtype=np.float32),
         }
-
-    @property
-    def nu(self) -> Single:
-        """(N, M) means of the weights."""
-        return self._column("nu")
-
-    @property
-    def R(self) -> Single:
-        """(N, r, M) factors of the covariances: C_n = I − R_nᵀR_n."""
-        return self._column("R")
-
-    @property
-    def incumbents(self) -> NDArray[np.float64]:
-        """(N,) best standardised scores; NaN for compact messages, which do not have it."""
-        return self._column("incumbents")
 
     def draws(self, samples: int) -> Single:
         """Return (N, samples, M) draws of the weights, the same at every call.
@@ -353,14 +325,6 @@ class BeliefInbox(Inbox):
             rank = int(self.R.any(axis=2).sum(axis=1).max(initial=0))
             self._columns["R"] = self._columns["R"][:, : _rounded_up(rank)].copy()
         return gone
-
-    def _restore(self, name: str, data: bytes) -> None:
-        if name == "R" and len(self):
-            rank = len(data) // (4 * len(self) * self.M)
-            if rank >= self.M + _STEP:
-                raise ValueError(f"the beliefs in the inbox have rank {rank}")
-            self._widen(rank)
-        super()._restore(name, data)
 
     def _values(self, held: Held) -> dict[str, Any]:
         nu, R = held.content
@@ -397,34 +361,23 @@ def held(message: Message) -> Held:
     header = message.sender, message.sequence, message.t_n
     if message.kind == "weights":
         return Held(*header, message.omega)
-    return Held(*header, (message.nu, _reduction(message)), message.incumbent)
+    return Held(*header, (message.nu, reduction(message)), message.incumbent)
 
 
 def _rounded_up(rank: int) -> int:
     return -(-rank // _STEP) * _STEP
 
 
-def reduction(covariance: ArrayLike) -> NDArray[np.float64]:
+@lru_cache(maxsize=256)  # in one process, many agents receive the same message
+def reduction(message: Message) -> Single:
     """Return R (r, M) with orthogonal rows, the longest first, such that C = I − RᵀR.
 
     Eigenvalues of C outside [0, 1] are clipped: observations can only reduce the prior's variance.
-
-    Args:
-        covariance: (M, M) covariance C of the weights.
-
-    Example:
-        >>> reduction([[1.0, 0.0], [0.0, 0.75]]).round(6).tolist()
-        [[0.0, 0.5]]
     """
-    C = np.asarray(covariance, dtype=np.float64)
+    C = message.covariance.astype(np.float64)
     lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
-    R: NDArray[np.float64] = (Q * np.sqrt(lam.clip(0.0, 1.0))).T[lam > LEAST_EIGENVALUE][::-1]
+    R: Single = (Q * np.sqrt(lam.clip(0.0, 1.0))).T[lam > LEAST_EIGENVALUE][::-1].astype(np.float32)
     return R
-
-
-@lru_cache(maxsize=256)  # in one process, many agents receive the same message
-def _reduction(message: Message) -> Single:
-    return reduction(message.covariance).astype(np.float32)
 
 
 def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Single:
@@ -435,20 +388,6 @@ def _sample(nu: Single, R: Single, n: int, key: np.random.SeedSequence) -> Singl
     Z -= ((Z @ R64.T) / (1.0 + np.sqrt(np.maximum(1.0 - lam, 0.0)))) @ R64
     Z += nu
     return Z.astype(np.float32)
-
-
-def _are_possible(name: str, values: NDArray[Any]) -> Any:
-    if name == "used":
-        return values.view(np.uint8) <= 1
-    if name == "tips":
-        return ~((values < 0.0) | (values > 1.0))  # NaN: no tip
-    if name == "incumbents":
-        return ~np.isinf(values)  # NaN: it was not handed out
-    if name == "chance":
-        return (values >= 0.0) & (values <= CHANCE_LIMIT)
-    if name in COUNTER_LIMITS:
-        return (values >= 0) & (values <= COUNTER_LIMITS[name])
-    return np.isfinite(values)
 
 
 def _interval(lengths: NDArray[np.float64], u: float) -> tuple[int, float]:

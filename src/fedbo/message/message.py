@@ -153,7 +153,10 @@ class Contribution(Vector, frozen=True, tag="contribution"):
 
 
 class Message(Signed, frozen=True, kw_only=True, tag=1):
-    """The message of one agent. Build it with `of_compact`, `of_weights`, `of_belief` and so on.
+    """The message of one agent.
+
+    Build it with `of_compact`, `of_weights`, `of_belief` or `of_contribution`, which take its
+    ``fingerprint``, ``sender``, ``sequence`` and ``t_n`` by name.
 
     What its body has are its attributes too: ``omega``; ``nu``, ``covariance``, ``incumbent``;
     ``nu``, ``counts``, ``tip``; or ``y``, ``cell``, ``local_epsilon``; and in any case ``M``, the
@@ -182,12 +185,7 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Any) -> Message:
-        """Build a message of weights.
-
-        Args:
-            omega: (M,) one draw of the feature weights; stored as float32.
-            **header: Its fingerprint, sender, sequence and t_n.
-        """
+        """Build a message of one draw of the feature weights, (M,), stored as float32."""
         return cls(body=Weights(_pack("omega", omega)), **header)
 
     @classmethod
@@ -200,7 +198,6 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
             nu: (M,) mean of the feature weights.
             covariance: (M, M) their symmetric covariance, σ²Σ⁻¹.
             incumbent: Best standardised score so far.
-            **header: Its fingerprint, sender, sequence and t_n.
         """
         square = np.asarray(covariance, dtype=np.float64)
         triangle = _pack("covariance", square[np.tril_indices(len(square))])
@@ -218,7 +215,6 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
             counts: (c,) how many trials are in each cell; 3 and more are sent as one.
             tip: The point that the sender recommends, as `fedbo.space.Lattice.pack` writes it;
                 empty (default) if it names none.
-            **header: Its fingerprint, sender, sequence and t_n.
 
         >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 10}
         >>> message = Message.of_compact([0, 3, -7], 0.5, [9, 0, 1, 0], **header)
@@ -238,7 +234,6 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
                 length 1. Zeros contribute no shape.
             cell: The cell that the sender votes for.
             epsilon: ε of local privacy if the vote is randomised; None (default) if it is not.
-            **header: Its fingerprint, sender, sequence and t_n.
         """
         return cls(body=Contribution(_pack("y", y), operator.index(cell), epsilon), **header)
 

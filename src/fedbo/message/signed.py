@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import operator
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -88,12 +88,6 @@ class Fingerprint(bytes):
 
         The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
         same hash, because people write either in a file.
-
-        Args:
-            space: The parameters, the direction and the listed points.
-            features: The kernel, the number of features and their seed.
-            kind: What agents hand out, and the privacy plan if there is one.
-            scales: The length scales and the noise variance.
         """
         return cls(b"".join(_hash(part) for part in (space, features, kind, scales)))
 
@@ -207,16 +201,15 @@ def decoded(data: bytes | bytearray | memoryview, form: Any) -> Any:
         content = msgspec.msgpack.decode(data, type=form)
     except (ValueError, RecursionError) as error:
         reason = shortened(str(error), _LONGEST)
-        raise MessageRefused(f"{len(data):,} bytes are no {_named(form)}: {reason}") from None
+        raise MessageRefused(
+            f"{len(data):,} bytes are no message of this kind, or of another version of fedbo: "
+            f"{reason}"
+        ) from None
     if content.encode() != data:
         raise MessageRefused(f"{len(data):,} bytes have another encoding than fedbo's")
     if isinstance(content, Withdrawal) and not content.key:
         raise MessageRefused(f"{len(data):,} bytes are a withdrawal without a signature")
     return content
-
-
-def _named(form: Any) -> str:
-    return " or ".join(kind.type for kind in get_args(form) or (form,))
 
 
 def check_name(name: str, most: int = SENDER_BYTES) -> None:
