@@ -18,7 +18,7 @@ from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.fit import Fit
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Raw, Scores, Surrogate, SurrogateSettings, SurrogateState
+from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy
 from fedbo.policy.base import Power
 from fedbo.policy.target import Maximiser
@@ -66,6 +66,16 @@ class ExactDraws(Surrogate):
         return self._model.sample_exactly(rng, beta, points)
 
 
+class Raw(Standardised):
+    """Standardised without any change: the standard units are the user's."""
+
+    def __init__(self, y: Array) -> None:
+        self.z = y
+
+    def unwarp(self, z: Array) -> Array:
+        return z
+
+
 class PaperSettings(Settings, frozen=True, kw_only=True):
     """Settings of an agent, with the options of the paper's experiments.
 
@@ -104,7 +114,7 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
         point: Array = space.sample(rng, i + 1)[i]
         return point
 
-    def scores(self, y: Array) -> Scores:
+    def scores(self, y: Array) -> Standardised:
         return Raw(y) if self.raw_scores else super().scores(y)
 
     @property

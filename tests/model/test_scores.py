@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbo.model.surrogate import Raw, Standardised
+from fedbo.model.surrogate import Standardised
 
 SCORES = st.lists(st.integers(-1000, 1000), min_size=2, max_size=20).map(
     lambda scores: np.array(scores, dtype=np.float64)
@@ -93,11 +93,6 @@ def test_beyond_the_ends_it_goes_on_in_a_straight_line() -> None:
     for end, away in ((int(np.argmax(scores.z)), 1.0), (int(np.argmin(scores.z)), -1.0)):
         beyond = scores.unwarp(scores.z[end] + away * np.arange(4.0))
         np.testing.assert_allclose(np.diff(beyond, n=2), 0.0, atol=1e-12)
-
-
-def test_raw_scores_stay_as_they_are() -> None:
-    y = np.array([3.0, 1.0, 2.0])
-    assert Raw(y).z.tolist() == Raw(y).unwarp(y).tolist() == y.tolist()
 
 
 def test_an_outlier_that_is_infinitely_many_deviations_away() -> None:

@@ -41,7 +41,7 @@ def summary_of(
 
 def knowledge(belief: Posterior, B: np.ndarray) -> np.ndarray:
     """G of trials whose points are known."""
-    return np.eye(B.shape[1]) - belief.covariance(B)
+    return np.eye(B.shape[1]) - B.T @ belief.covariance() @ B
 
 
 # What a message says is true

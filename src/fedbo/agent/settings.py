@@ -13,7 +13,7 @@ import numpy as np
 from fedbo.agent.trial import History, Trial
 from fedbo.model.argmax import argmax
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Scores, Standardised, Surrogate, SurrogateSettings, SurrogateState
+from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy.target import Maximiser
 from fedbo.space.space import Part, Space
 
@@ -80,7 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Return the i-th initial point (D,), i ≥ 0; rng is in the same state for each i."""
         return space.design_point(i, rng)
 
-    def scores(self, y: Array) -> Scores:
+    def scores(self, y: Array) -> Standardised:
         """Return scores (n,) in the units that models are fitted in and messages are made of."""
         return Standardised(y)
 

@@ -38,7 +38,7 @@ from fedbo.agent.settings import Settings
 from fedbo.model.argmax import SampledFunction, Search, Taken, argmax
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array, Mask, squared_distances
-from fedbo.model.surrogate import Scores, Surrogate
+from fedbo.model.surrogate import Standardised, Surrogate
 from fedbo.policy import EI, FTS, TS, Policy
 from fedbo.policy.base import beta_at
 from fedbo.policy.improvement import ExpectedImprovement
@@ -120,7 +120,7 @@ def _maximise(
 
 
 class _Truth:  # a function that the objective may be
-    def __init__(self, f: SampledFunction, mean: float, noise: float, scores: Scores) -> None:
+    def __init__(self, f: SampledFunction, mean: float, noise: float, scores: Standardised) -> None:
         self.f, self.mean, self.noise, self.scores = f, mean, noise, scores
 
     def value(self, X: Array) -> Array:

@@ -93,10 +93,6 @@ class Features:
         self.b = _float32(2.0 * np.pi * uniforms[:, dimensions + 1])
         self.waves = Twins(self.s, self.b)
 
-    def __repr__(self) -> str:
-        scales = ", ".join(f"{scale:.4g}" for scale in self.length_scales)
-        return f"Features(M={self.M}, kernel={self.kernel!r}, length_scales=[{scales}])"
-
     def __call__(self, X: Array) -> Array:
         """Return φ at the rows of X: (n, D) -> (n, M)."""
         C = np.cos(self._angles(X))
@@ -119,12 +115,7 @@ class Features:
 
 
 class FeatureFunction:
-    """The function φ(x)ᵀω: a peer's message, or a draw from a posterior over ω.
-
-    >>> phi, X = Features(1, 20, seed=1), np.array([[0.5]])
-    >>> bool(np.isclose(phi.function(np.ones(20))(X)[0], phi(X)[0].sum()))
-    True
-    """
+    """The function φ(x)ᵀω: a peer's message, or a draw from a posterior over ω."""
 
     def __init__(self, features: Features, omega: Array) -> None:
         self.features, self.omega = features, omega
@@ -155,12 +146,7 @@ class FeatureFunction:
 
 
 class Tangent:
-    """φ at points, and gradients of functions of φ with respect to the points.
-
-    >>> phi = Features(1, 20, seed=1)
-    >>> phi.tangent(np.array([[0.5]])).gradient(np.ones((1, 20))).shape
-    (1, 1)
-    """
+    """φ at points, and gradients of functions of φ with respect to the points."""
 
     def __init__(self, features: Features, X: Array) -> None:
         angles = features._angles(X)

@@ -56,11 +56,6 @@ class Likelihood:
         y: Their standard scores, (t,).
         kernel: ``"se"`` or ``"matern52"``.
         ard: Whether each dimension has its own length scale.
-
-    >>> data = Likelihood(np.array([[0.1], [0.4], [0.8]]), np.array([0.3, 1.0, -1.2]), "se")
-    >>> value, gradient = data(data.pack(Hyper(length_scales=(0.3,), noise_variance=0.01)))
-    >>> gradient.shape
-    (3,)
     """
 
     def __init__(self, X: Array, y: Array, kernel: str, *, ard: bool = True) -> None:

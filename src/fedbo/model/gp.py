@@ -89,9 +89,6 @@ class GP:
     def __len__(self) -> int:
         return len(self.X)
 
-    def __repr__(self) -> str:
-        return f"GP({len(self)} observations, {self.hyper})"
-
     def covariance(self, X: Array, Z: Array) -> Array:
         """Return the prior covariance σ₀² k between the rows of X (n, D) and Z (m, D): (n, m)."""
         K = self.kernel.value(squared_distances(X, Z, self.length_scales))
@@ -224,10 +221,6 @@ class LeaveOneOut:
     Leaving out an observation is a rank-one change. With T_j = (e_j − σ²P e_j) / √P_jj and a normal
     ε independent of f, f⁻ʲ = f + T_j (ε − alpha_j / √P_jj). At x_j itself this gives the well-known
     mean y_j − alpha_j / P_jj and variance 1/P_jj − σ² (Rasmussen and Williams, section 5.4.2).
-
-    >>> P, y = np.linalg.inv([[1.1, 0.5], [0.5, 1.1]]), np.array([1.0, -1.0])
-    >>> LeaveOneOut(P, P @ y, y, 0.1).draws(np.random.default_rng(0), 10).shape
-    (10, 2, 2)
     """
 
     def __init__(self, P: Array, alpha: Array, y: Array, sigma2: float) -> None:

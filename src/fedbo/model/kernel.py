@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,39 +39,22 @@ Rows = NDArray[np.intp]
 _SQRT5 = float(np.sqrt(5.0))
 
 
-class Kernel(Protocol):
-    """A stationary correlation function of the scaled squared distance."""
-
-    name: str
-
-    def value(self, r2: Array) -> Array:
-        """Return k(r2), in the precision of ``r2``."""
-
-    def value_and_slope(self, r2: Array) -> tuple[Array, Array]:
-        """Return k(r2) and dk/d(r2)."""
-
-    def frequencies(self, normals: Array, uniforms: Array) -> Array:
-        """Return draws (M, D) from p(s) with l = 1.
-
-        Args:
-            normals: Standard normal numbers, (M, D).
-            uniforms: Uniform numbers in (0, 1), (M,).
-        """
-
-
 class SE:
     """The squared exponential kernel, k = exp(−r2 / 2)."""
 
     name = "se"
 
     def value(self, r2: Array) -> Array:
+        """Return k(r2), in the precision of ``r2``."""
         return np.exp(-0.5 * r2)
 
     def value_and_slope(self, r2: Array) -> tuple[Array, Array]:
+        """Return k(r2) and dk/d(r2)."""
         k = np.exp(-0.5 * r2)
         return k, -0.5 * k
 
     def frequencies(self, normals: Array, uniforms: Array) -> Array:
+        """Return draws (M, D) from p(s) with l = 1, from normal (M, D) and uniform numbers (M,)."""
         return normals
 
 
@@ -109,26 +92,19 @@ class Matern52:
         return np.asarray(normals * np.sqrt(5.0 / chi2)[:, None])
 
 
+Kernel = SE | Matern52
 KERNELS: dict[str, Kernel] = {"se": SE(), "matern52": Matern52()}
 
 
 def kernel_named(name: str) -> Kernel:
-    """Return the kernel with this name.
-
-    >>> kernel_named("matern52").name
-    'matern52'
-    """
+    """Return the kernel with this name."""
     if name not in KERNELS:
         raise ValueError(f"kernel is {name!r}, expected one of {', '.join(map(repr, KERNELS))}")
     return KERNELS[name]
 
 
 def squared_distances(X: Array, Z: Array, length_scales: Array) -> Array:
-    """Return r2 between the rows of X (n, D) and Z (m, D), in their precision: (n, m).
-
-    >>> squared_distances(np.array([[0.0]]), np.array([[0.5]]), np.array([0.25])).tolist()
-    [[4.0]]
-    """
+    """Return r2 between the rows of X (n, D) and Z (m, D), in their precision: (n, m)."""
     A = X / length_scales.astype(X.dtype)
     B = Z / length_scales.astype(X.dtype)
     r2 = A @ B.T

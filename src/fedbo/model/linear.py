@@ -46,14 +46,9 @@ class Posterior:
         var = self.sigma2 * np.einsum("ij,ij->j", V, V)
         return tangent.Phi @ self.nu, var, mu_gradient, var_gradient
 
-    def covariance(self, B: Array | None = None) -> Array:
-        """Return σ²Σ⁻¹, the covariance (M, M) of ω, or that of Bᵀω, (k, k).
-
-        Args:
-            B: Directions (M, k); all of ω by default.
-        """
-        B = np.eye(len(self.nu)) if B is None else B
-        A = solve_triangular(self.L, B, lower=True, check_finite=False)
+    def covariance(self) -> Array:
+        """Return σ²Σ⁻¹, the covariance (M, M) of ω."""
+        A = solve_triangular(self.L, np.eye(len(self.nu)), lower=True, check_finite=False)
         return self.sigma2 * (A.T @ A)
 
     def draw(self, rng: np.random.Generator) -> Array:
@@ -86,9 +81,6 @@ class Regression:
 
     def __len__(self) -> int:
         return len(self.Phi)
-
-    def __repr__(self) -> str:
-        return f"Regression({len(self)} observations, {self.features}, sigma2={self.sigma2:.4g})"
 
     def add(self, X: Array) -> None:
         """Add observations at the rows of X (n, D)."""

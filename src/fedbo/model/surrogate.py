@@ -17,8 +17,6 @@ hyper-parameters, observations are added one at a time, so that a belief that wa
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 import numpy as np
 
@@ -34,17 +32,6 @@ _RARE = 0.05  # largest share of the scores that can be outliers
 _FEATURES = 500  # features of the regression beyond the exact limit
 
 Marginal = GP | Posterior  # both have predict, predict_with_gradient and length_scales
-
-
-class Scores(Protocol):
-    """A transformation that was fitted to the scores y."""
-
-    @property
-    def z(self) -> Array:
-        """The scores in standard units, (t,)."""
-
-    def unwarp(self, z: Array) -> Array:
-        """Return standard scores in the user's units."""
 
 
 class Standardised:
@@ -81,16 +68,6 @@ class Standardised:
                 slope = (ys[end] - ys[middle]) / (zs[end] - zs[middle])
                 y = np.where(beyond, ys[end] + slope * (z - zs[end]), y)
         return y
-
-
-class Raw:
-    """Scores without any change: the standard units are the user's."""
-
-    def __init__(self, y: Array) -> None:
-        self.z = y
-
-    def unwarp(self, z: Array) -> Array:
-        return z
 
 
 def _without_outliers(y: Array) -> Array:
@@ -181,9 +158,6 @@ class Surrogate:
         self.state = state or SurrogateState()
         self._model: GP | Regression | None = None
         self._X, self._y = np.empty((0, dimensions)), np.empty(0)
-
-    def __repr__(self) -> str:
-        return f"Surrogate({len(self._y)} observations, {self.hyper})"
 
     @property
     def hyper(self) -> Hyper:
