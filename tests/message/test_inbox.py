@@ -50,27 +50,6 @@ def drawn_by_hand(inbox: Inbox, rng: np.random.Generator) -> int | None:
     raise AssertionError("u is beyond all intervals")
 
 
-def test_a_message_is_held_under_its_sender() -> None:
-    inbox = Inbox(2)
-    assert inbox.hold(message("b", 3, omega=[1.5, -2.0], t_n=7), chance=0.5)
-    assert (len(inbox), inbox.left, inbox.sender(0), inbox.senders) == (1, 1, "b", ["b"])
-    assert inbox.omega.tolist() == [[1.5, -2.0]] and inbox.omega.dtype == np.float32
-    assert (inbox.t_n.tolist(), inbox.sequence.tolist()) == ([7], [3])
-    assert (inbox.chance.tolist(), inbox.used.tolist()) == ([0.5], [False])
-    assert repr(inbox) == "Inbox(1 messages of M = 2, 1 left to draw)"
-
-
-def test_arrays_are_read_only_and_senders_a_copy() -> None:
-    inbox = filled(3)
-    for name in ("omega", "t_n", "sequence", "chance", "used"):
-        assert len(getattr(inbox, name)) == 3
-        with pytest.raises(ValueError, match="read-only"):
-            getattr(inbox, name)[0] = 1
-    inbox.senders.clear()
-    assert len(inbox) == 3
-    assert inbox.hold(message("peer-0", 2))  # the inbox itself can still write
-
-
 def test_only_a_newer_message_replaces_and_makes_a_used_peer_drawable() -> None:
     inbox = Inbox(2)
     inbox.hold(message("a", 5, [1, 1]), chance=0.25)
@@ -116,25 +95,6 @@ def test_extreme_chances_draw_only_what_has_a_chance(scale: float) -> None:
     chance[[1, 5, _BLOCK + 2]] = scale
     inbox, rng = filled(2 * _BLOCK, chance=chance), np.random.default_rng(0)
     assert {inbox.draw(rng) for _ in range(200)} == {1, 5, _BLOCK + 2}
-
-
-class Fixed:
-    """A generator that always gives the same number."""
-
-    def __init__(self, u: float) -> None:
-        self.u = u
-
-    def random(self) -> float:
-        return self.u
-
-
-@pytest.mark.parametrize("u", [0.0, np.nextafter(1.0, 0.0), 1.0])
-def test_the_ends_of_the_unit_interval_draw_a_peer_that_is_left(u: float) -> None:
-    for seed in range(50):
-        chance = np.random.default_rng(seed).exponential(size=_BLOCK + 7)
-        chance[[0, _BLOCK, -1]] = 0.0
-        row = filled(_BLOCK + 7, chance=chance).draw(Fixed(u))  # type: ignore[arg-type]
-        assert row == (1 if u == 0.0 else _BLOCK + 5)
 
 
 class InboxMachine(RuleBasedStateMachine):

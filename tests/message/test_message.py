@@ -121,7 +121,14 @@ def test_a_bad_header_or_shape_is_refused(changes: dict[str, Any], sentence: str
             Message.decode(msgspec.msgpack.encode([*fields[:3], -1, *fields[4:]]))
 
 
-def test_a_body_of_wrong_size_is_refused() -> None:
+def test_a_body_of_wrong_size_or_kind_is_refused() -> None:
+    forged = msgspec.structs.replace(belief(), fingerprint=bytes(WEIGHTS.fingerprint))
+    with pytest.raises(MessageRefused, match="of kind 'belief', expected 'weights'"):
+        WEIGHTS.check(forged)
+    with pytest.raises(MessageRefused, match="foreign kind"):
+        WEIGHTS.check(belief())
+    with pytest.raises(MessageRefused, match="M = 4, expected M = 3"):
+        WEIGHTS.check(weights(np.ones(4)))
     for build in (
         lambda: Weights(b"abc"),
         lambda: Belief(b"", bytes(4), 0.0),

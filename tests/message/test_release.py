@@ -46,27 +46,6 @@ def agreed() -> Federation:
     return Federation(SPACE, privacy=PLAN)
 
 
-@pytest.fixture(scope="module")
-def signed(agreed: Federation) -> Release:
-    return KeyPair.generate().sign(published(agreed))
-
-
-def test_it_travels_as_bytes(agreed: Federation, signed: Release) -> None:
-    for one in (published(agreed), signed):
-        assert Release.decode(one.encode()) == one
-        assert len(one.encode()) < 2000
-
-
-def test_a_message_is_no_release(agreed: Federation) -> None:
-    agent = fedbo.Agent(agreed, name="site-a", seed=0)
-    agent.tell({"x": 0.3, "y": 0.1}, 1.0)
-    data = agent.message().encode()
-    with pytest.raises(MessageRefused, match="are no message"):
-        Release.decode(data)
-    with pytest.raises(MessageRefused):
-        fedbo.Message.decode(published(agreed).encode())
-
-
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -114,16 +93,6 @@ def test_every_policy_can_use_it(kind: Kind, policy: fedbo.Policy) -> None:
     for _ in range(4):
         trial = agent.ask()
         agent.tell(trial, -((trial.params["x"] - 0.2) ** 2) - (trial.params["y"] - 0.8) ** 2)
-
-
-def test_everyone_draws_the_same_peers(agreed: Federation) -> None:
-    one = published(agreed)
-    first, again = fedbo.Agent(agreed, seed=0), fedbo.Agent(agreed, seed=1)
-    first.receive(one)
-    again.receive(one.encode())
-    np.testing.assert_array_equal(first.inbox.nu, again.inbox.nu)
-    again.receive(published(agreed, seed=1, sequence=2))
-    assert (first.inbox.nu != again.inbox.nu).any(axis=1).all()
 
 
 @pytest.mark.parametrize("kind", ["compact", "weights", "belief"])

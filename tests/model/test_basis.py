@@ -64,18 +64,6 @@ def test_it_is_that_of_a_singular_value_decomposition(which: tuple[str, int]) ->
     np.testing.assert_allclose(basis.vectors.T @ basis.vectors, np.eye(len(lam)), atol=1e-9)
 
 
-@pytest.mark.parametrize("which", FEDERATIONS, ids=str)
-def test_coordinates_give_the_function_of_weights_in_the_span(which: tuple[str, int]) -> None:
-    federation = FEDERATIONS[which]
-    basis, rng = federation.basis, np.random.default_rng(0)
-    z = rng.standard_normal(len(basis))
-    X = federation.space.sample(rng, 50)
-    centred = federation.phi(X) - federation.phi(federation.space.cover(POINTS)).mean(axis=0)
-    np.testing.assert_allclose(
-        basis.coordinates(X) @ z, centred @ (basis.vectors @ z), rtol=1e-10, atol=1e-10
-    )
-
-
 # Few points, few features
 
 
@@ -86,22 +74,6 @@ def test_a_space_with_a_single_point_has_one_direction() -> None:
         assert basis.vectors.tolist() == np.eye(M, 1).tolist() and len(basis) == 1
         assert basis.lam.tolist() == [0.0] or basis.lam[0] < 1e-12
         assert np.abs(basis.coordinates(space.points)).max() < 1e-12
-
-
-def test_it_depends_on_what_the_features_and_the_space_are() -> None:
-    ours = Federation(cube(2), features=60)
-    others = [
-        Federation(cube(2), features=60, seed=1),
-        Federation(cube(2), features=60, kernel="matern52"),
-        Federation(cube(2), features=60, length_scale=0.4),
-        Federation(cube(2), features=61),
-        Federation(Space(cube(2), points=LISTED.listed), features=60),
-    ]
-    digests = {federation.basis.digest for federation in [ours, *others]}
-    assert len(digests) == 6
-    assert Federation(cube(2), features=60, noise_variance=0.7).basis.digest == ours.basis.digest
-    names = {"other": Float(-3, 8), "names": Float(1e-3, 1, log=True)}
-    assert Federation(names, features=60).basis.digest == ours.basis.digest
 
 
 # The same for all agents

@@ -60,19 +60,6 @@ def test_the_largest_number_becomes_the_largest_level_exactly() -> None:
     np.testing.assert_allclose(scales * 7, np.abs(m).max(axis=1), rtol=2e-7)
 
 
-def test_a_mean_of_zeros_has_the_scale_0() -> None:
-    m = np.array([[0.0, 0.0], [1e-44, 1e-60], [0.0, 2.0]])
-    levels, scales = quantise(m, np.random.default_rng(0))
-    assert levels.tolist() == [[0, 0], [0, 0], [0, 7]]
-    assert scales[:2].tolist() == [0.0, 0.0]
-
-
-def test_counts_saturate() -> None:
-    counts = saturated(np.array([[0, 1, 2], [3, 4, 10**9]]))
-    assert counts.dtype == np.uint8
-    assert counts.tolist() == [[0, 1, 2], [4, 4, 4]]
-
-
 # What a receiver makes of it
 
 

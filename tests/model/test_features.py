@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, t
 from sklearn.gaussian_process.kernels import RBF, Matern
@@ -35,15 +35,6 @@ def test_norm_is_the_signal_variance(seed, D, M, kernel, length_scales, variance
     Phi = phi(np.random.default_rng(0).random((5, D)))
     assert Phi.shape == (5, M)
     np.testing.assert_allclose((Phi**2).sum(axis=1), variance, rtol=1e-12)
-
-
-def test_construction_of_appendix_a():
-    """The paper's formula, written out, from the features' own s and b."""
-    phi = Features(2, 50, length_scales=(0.2, 0.4), seed=3, signal_variance=2.0)
-    x = np.array([0.3, 0.8])
-    raw = np.array([np.sqrt(2 / 50) * np.cos(s @ x + b) for s, b in zip(phi.s, phi.b, strict=True)])
-    np.testing.assert_allclose(phi(x[None])[0], raw * np.sqrt(2.0) / np.linalg.norm(raw))
-    assert ((phi.b >= 0) & (phi.b <= np.float32(2 * np.pi))).all()
 
 
 PINNED = [  # arguments, s, b, a point, φ there
@@ -148,14 +139,3 @@ def test_float32_is_close(length_scale, margin):
         assert np.abs(f(X) - value).max() < margin
         assert np.abs(value32 - value).max() < margin
         assert np.abs(gradient32 - gradient).max() < margin / length_scale
-
-
-@settings(max_examples=10)
-@given(n=st.sampled_from([0, 1, 4095, 4096, 4097, 10_000]))
-def test_many_rows_are_as_one_by_one(n):
-    f = Features(2, 10, seed=0).function(np.arange(10.0))
-    X = np.random.default_rng(n).random((n, 2))
-    values = f(X)
-    assert values.shape == (n,)
-    picked = [i for i in (0, 1, 4095, 4096, 9999) if i < n]
-    np.testing.assert_allclose(values[picked], [f(X[[i]])[0] for i in picked], rtol=1e-12)

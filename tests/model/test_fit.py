@@ -209,23 +209,11 @@ def test_sane_with_little_data(kernel, priors, name):
         assert min(hyper.length_scales) > 0.05 and max(hyper.length_scales) < 20
 
 
-def test_scores_that_disagree_are_noise():
-    hyper = Fit()(*LITTLE["pairs that disagree"], np.random.default_rng(0))
-    assert hyper.noise_variance > 0.3
-
-
 def test_a_dimension_that_does_not_matter_gets_a_long_length_scale():
     X = np.random.default_rng(0).random((40, 2))
     y = np.sin(9 * X[:, 0])
     hyper = Fit()(X, (y - y.mean()) / y.std(), np.random.default_rng(0))
     assert hyper.length_scales[1] > 3 * hyper.length_scales[0]
-
-
-def test_before_any_data():
-    hyper = Fit(kernel="se", priors=Priors(signal_variance=LogNormal(2.0, 1.0))).default(4)
-    assert hyper.length_scales == pytest.approx((0.3 * 2,) * 4)
-    assert hyper.signal_variance == pytest.approx(2.0)
-    assert hyper.kernel == "se"
 
 
 def test_more_observations_than_are_fitted():

@@ -10,16 +10,12 @@ from scipy.spatial.distance import cdist
 from scipy.stats import kstest, norm, t
 from sklearn.gaussian_process.kernels import RBF, Matern
 
-from fedbo.model.kernel import KERNELS, Twins, kernel_named, squared_distances
+from fedbo.model.kernel import Twins, kernel_named, squared_distances
 
 ORACLES = {"se": RBF(), "matern52": Matern(nu=2.5)}
 SPECTRA = {"se": norm, "matern52": t(5)}  # Rasmussen & Williams, equation 4.15: ν = 5/2
 
 each_kernel = pytest.mark.parametrize("name", sorted(ORACLES))
-
-
-def test_every_kernel_has_an_oracle():
-    assert set(KERNELS) == set(ORACLES)
 
 
 @each_kernel
@@ -78,17 +74,6 @@ def test_squared_distances(seed, n, m, scales):
     np.testing.assert_allclose(single, expected, atol=2e-6 * size)
 
 
-def test_no_distance_is_negative():
-    X = np.random.default_rng(0).random((200, 3))
-    X = np.concatenate([X, X])
-    assert squared_distances(X, X, np.full(3, 0.01)).min() >= 0
-
-
-def test_unknown_name():
-    with pytest.raises(ValueError, match=r"'rbf'.*'se'.*'matern52'"):
-        kernel_named("rbf")
-
-
 @pytest.mark.parametrize("held", [np.float32, np.float64])
 @pytest.mark.parametrize("wanted", [np.float32, np.float64])
 def test_arrays_have_the_precision_of_the_points(held: type, wanted: type) -> None:
@@ -99,8 +84,3 @@ def test_arrays_have_the_precision_of_the_points(held: type, wanted: type) -> No
     for array, original in zip(cast, arrays, strict=True):
         np.testing.assert_allclose(array, original, rtol=1e-7)
     assert twins.like(np.empty((5, 2), dtype=wanted)) is cast
-
-
-def test_no_copy_is_made_where_none_is_needed() -> None:
-    array = np.ones(3, dtype=np.float32)
-    assert Twins(array).single[0] is array

@@ -115,11 +115,6 @@ SPACES: dict[str, Any] = {
     "mixed": {"rate": Float(0, 1), "layers": Int(1, 5), "kind": Categorical(["p", "q", "r"])},
     "listed": Space({"a": Float(0, 1)}, points=[{"a": i / 99} for i in range(100)]),
 }
-ALL_OVER: dict[str, Any] = {
-    **SPACES,
-    "cube": {name: Float(0, 1) for name in "abcdef"},
-    "choices": {"a": Categorical(["p", "q", "r", "s"]), "b": Categorical(["p", "q", "r"])},
-}
 
 
 def teller(federation: Federation, X: np.ndarray, y: np.ndarray, seed: int = 0) -> Agent:
@@ -168,39 +163,6 @@ def cell_means(federation: Federation) -> np.ndarray:
             for cell in range(len(federation.cells))
         ]
     )
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_one_trial_somewhere_in_a_cell(name: str) -> None:
-    """Its score y has the variance 1 + σ² and the covariance φ̄ with ω: so G = φ̄φ̄ᵀ / (1 + σ²)."""
-    federation = Federation(SPACES[name])
-    B, means = federation.basis.vectors, cell_means(federation)
-    for cell, centre in enumerate(federation.cells):
-        z = B.T @ means[cell]
-        expected = np.outer(z, z) / (1.0 + federation.noise_variance)
-        ours = known_of(federation, federation.counts(centre[None]))
-        np.testing.assert_allclose(ours, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("t", [3, 10])
-@pytest.mark.parametrize("name", ALL_OVER)
-def test_it_claims_no_more_than_it_knows_where_trials_are_all_over(name: str, t: int) -> None:
-    """Errors in the units of C, squared: 1 on average or less, to 4.5 standard errors.
-
-    600 agents, each with a function and points of its own.
-    """
-    federation, rng = Federation(ALL_OVER[name]), np.random.default_rng(t)
-    B, noise, errors = federation.basis.vectors, federation.noise_variance, []
-    for _ in range(600):
-        X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
-        regression = Regression(federation.phi, noise)
-        regression.add(X)
-        y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
-        G = known_of(federation, federation.counts(X))
-        m, C = summary_of(regression.posterior(y), G, B, rng)
-        error = B.T @ omega - m
-        errors.append(error @ np.linalg.solve(C, error) / len(error))
-    assert np.mean(errors) < 1.0 + LIMIT * np.std(errors) / np.sqrt(600)
 
 
 def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:

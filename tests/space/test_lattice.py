@@ -17,7 +17,6 @@ MIXED = Space(
         "kind": Categorical(["a", "b", "c"]),
     }
 )
-TABLE = Space({"x": Float(0, 1)}, points=[{"x": x} for x in (0.1, 0.5, 0.7, 0.9)])
 
 
 def test_every_number_is_a_point_and_back() -> None:
@@ -50,18 +49,6 @@ def test_a_point_is_rounded_by_half_a_step_at_most() -> None:
         exact = [d for d in range(len(x)) if d not in continuous]
         assert np.abs(near - x)[continuous].max() <= 0.5 / 15 + 1e-5
         assert (near[exact] == x[exact]).all()
-
-
-def test_ends_of_ranges_are_on_it() -> None:
-    lattice = Lattice(Space({"x": Float(0, 1), "y": Float(0, 1)}))
-    for corner in ([0.0, 1.0], [1.0, 0.0]):
-        assert lattice.unpack(lattice.pack(np.array(corner))) == pytest.approx(corner, abs=0)
-
-
-def test_listed_points_are_exact() -> None:
-    lattice = Lattice(TABLE)
-    for x in TABLE.points:
-        assert lattice.unpack(lattice.pack(x)) == pytest.approx(x, abs=0)
 
 
 def test_many_dimensions_take_half_a_byte_each() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
@@ -140,23 +139,12 @@ def test_typed_numbers_come_back_on_a_linear_scale(exponent: int, digits: int) -
     assert there_and_back(around, -typed) == -typed
 
 
-@given(st.integers(1, 10**12 - 1), st.integers(-300, 288))
-def test_typed_numbers_come_back_on_a_log_scale(digits: int, exponent: int) -> None:
-    typed = float(f"{digits}e{exponent}")
-    assert there_and_back(Float(1e-300, 1e300, log=True), typed) == typed
-
-
 @given(stepped(), UNIT)
 def test_steps_are_the_decimals_that_are_meant(parameter: Float, u: float) -> None:
     assert parameter.step is not None
     low, high, step = (Decimal(repr(v)) for v in (parameter.low, parameter.high, parameter.step))
     k = int(u * int((high - low) / step))
     assert there_and_back(parameter, float(low + k * step)) == float(low + k * step)
-
-
-def test_sums_of_steps_are_understood() -> None:
-    assert there_and_back(Float(0, 1, step=0.1), 0.1 + 0.2) == 0.3
-    assert there_and_back(Float(0, 0.3, step=0.1), 0.1 + 0.2) == 0.3
 
 
 @given(whole(), UNIT)
@@ -218,27 +206,6 @@ def test_layout() -> None:
     width = math.log(8 / 0.5) / math.log(1000.5 / 0.5)
     assert x == pytest.approx([0.8, 2.5 / 8, width, 6.5 / 21, 1, 0, 0, 1], abs=1e-15)
     assert x.dtype == np.float64
-
-
-def test_levels_own_equal_cells() -> None:
-    space = Space({"a": Int(1, 4)})
-    edges = [0.0, 0.2499, 0.25, 0.4999, 0.5, 0.7499, 0.75, 1.0]
-    assert [space.decode([x])["a"] for x in edges] == [1, 1, 2, 2, 3, 3, 4, 4]
-    whole = Space({"a": Int(1, 4, log=True)})
-    cells = [math.log(v / 0.5) / math.log(4.5 / 0.5) for v in (0.5, 1.49, 1.51, 2.49, 2.51, 4.49)]
-    assert [whole.decode([x])["a"] for x in cells] == [1, 1, 2, 2, 3, 4]
-
-
-@given(st.integers(0, 2**32), st.sampled_from([np.float32, np.float64]))
-def test_snap_is_encode_of_decode(seed: int, dtype: Any) -> None:
-    space = mixed()
-    X = np.random.default_rng(seed).random((20, space.dimensions)).astype(dtype)
-    snapped = space.snap(X)
-    assert snapped.dtype == dtype
-    expected = np.array([space.encode(space.decode(x)) for x in X])
-    assert np.array_equal(snapped[:, ~space.free], expected[:, ~space.free].astype(dtype))
-    assert np.array_equal(snapped[:, space.free], X[:, space.free])
-    assert np.array_equal(space.snap(snapped), snapped)
 
 
 @given(GRID, st.lists(UNIT, min_size=1, max_size=50))
@@ -399,9 +366,7 @@ def test_a_part_offers_what_its_space_does() -> None:
     ("build", "words"),
     [
         (lambda: Float(1, 1), "low is 1.0, high is 1.0 and step is None, expected low < high"),
-        (lambda: Float(math.nan, 1), "low is nan"),
         (lambda: Float(0, 2e300), "high is 2e[+]300, .* at most 1e300"),
-        (lambda: Float(False, 1), "low is False"),
         (lambda: Float(0, 1, log=True), "low is 0.0, .* more than 0 on a log scale"),
         (lambda: Float(1, 2, log=True, step=0.5), "log is True and step is 0.5"),
         (lambda: Float(1, 1 + 1e-14, log=True), "equal in the 12 digits .*; use log=False"),
@@ -409,16 +374,12 @@ def test_a_part_offers_what_its_space_does() -> None:
         (lambda: Float(0, 1, step=0.3), "largest they reach is 0.9"),
         (lambda: Int(0, 10**13), "too fine"),
         (lambda: Int(1.0, 3), "low is 1.0, expected an int"),  # type: ignore[arg-type]
-        (lambda: Int(1, 9, step=0), "step is 0, expected"),
-        (lambda: Categorical(["a"]), "expected two or more"),
         (lambda: Categorical([1, True]), "no two of them equal"),
         (lambda: Categorical([1, 1j]), "choice 1j is not a str in Unicode, .* or None"),  # type: ignore[list-item]
         (lambda: Categorical([2**70, 1]), f"choice {2**70} is not a str"),
         (lambda: Categorical(["a", "\ud800"]), r"choice '\\ud800' is not a str in Unicode"),
         (lambda: Categorical(range(10**7)), "there are 10000000 choices, expected at most 1000"),
-        (lambda: Categorical("abc"), "choices is 'abc', expected a list"),
         (lambda: Space({}), "parameters is {}, expected"),
-        (lambda: Space({"a": 3}), "parameter 'a' is 3, expected a Float, an Int"),  # type: ignore[dict-item]
         (lambda: Space({"\udfff": Int(0, 1)}), r"parameter name is '\\udfff', expected text"),
         (
             lambda: Space({name: Categorical(range(600)) for name in "abc"}),
@@ -431,8 +392,6 @@ def test_a_part_offers_what_its_space_does() -> None:
             ),
             "there are 10500 points of 1000 dimensions each, expected at most 10000 such points",
         ),
-        (lambda: mixed(direction="up"), "direction is 'up', expected 'maximize'"),
-        (lambda: mixed(points=[]), "points is empty"),
         (
             lambda: Space({"a": Float(0, 1)}, points=[{"a": 0.0}, {"a": 0.5}, {"a": 0}]),
             r"points\[2\] is .*, the same as points\[0\]",
@@ -462,27 +421,7 @@ def test_wrong_values_are_named(change: Mapping[str, Any], words: str) -> None:
         mixed().encode({**GOOD, **change})
 
 
-def test_missing_names_and_wrong_points_are_named() -> None:
-    with pytest.raises(ValueError, match=r"missing \['depth'\], unknown \[\]"):
-        mixed().encode({name: value for name, value in GOOD.items() if name != "depth"})
-    with pytest.raises(ValueError, match=r"x has shape \(2,\), expected \(8,\)"):
-        mixed().decode([0.5, 0.5])
-    with pytest.raises(ValueError, match="nan], expected finite numbers"):
-        mixed().decode([0.5] * 7 + [math.nan])
-    with pytest.raises(ValueError, match=r"X has shape \(8,\), expected \(n, 8\)"):
-        mixed().snap(np.zeros(8))
-    with pytest.raises(ValueError, match=r"none of the 3 listed points; the nearest is .*'y'"):
-        listed().encode({"a": 0.4, "b": "y"})
-
-
 # As objects
-
-
-@given(PARAMETER)
-def test_parameters_go_through_plain_data(parameter: Parameter) -> None:
-    data = msgspec.to_builtins(parameter)
-    assert msgspec.convert(data, Float | Int | Categorical) == parameter
-    assert hash(parameter) == hash(msgspec.convert(data, Float | Int | Categorical))
 
 
 @pytest.mark.parametrize(
