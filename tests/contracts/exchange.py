@@ -333,13 +333,13 @@ class ExchangeContract:
 
     # What does not fit
 
-    @pytest.mark.parametrize(("value", "why"), [(np.nan, "NaN"), (np.inf, "NaN"), (1e9, "norm")])
+    @pytest.mark.parametrize("value", [np.nan, np.inf, 1e9])
     def test_an_absurd_message_is_skipped_with_one_warning(
-        self, exchange: Exchange, value: float, why: str
+        self, exchange: Exchange, value: float
     ) -> None:
         exchange.publish(message(sender="good"))
         self.smuggle(exchange, spoilt(message(sender="bad"), value))
-        with pytest.warns(ExchangeWarning, match=why) as caught:
+        with pytest.warns(ExchangeWarning, match="has norm") as caught:
             assert sequences(exchange) == {"good": 1}
         assert len(caught) == 1
         assert "'bad'" in str(caught[0].message)

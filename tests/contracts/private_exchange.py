@@ -139,7 +139,7 @@ class PrivateExchangeContract:
         with pytest.warns(ExchangeWarning) as caught:
             assert [one.sender for one in exchange.contributions(OURS)] == ["good"]
         texts = sorted(str(one.message) for one in caught)
-        assert len(texts) == 2 and any("NaN" in text for text in texts)
+        assert len(texts) == 2 and any("nan" in text for text in texts)
 
     # The whole way
 

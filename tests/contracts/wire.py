@@ -118,8 +118,8 @@ def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
     """A message for each of its columns of numbers, changed in that column alone; not the tip."""
     data = _of(federation)
     *_, body = msgspec.msgpack.decode(data)
-    types = {4: "<f4", 5: "u1"} if body[0] == "compact" else {}
-    for i, field in enumerate(body[:6]):
+    types = {3: "<f4", 4: "u1"} if body[0] == "compact" else {}
+    for i, field in enumerate(body[:5]):
         if isinstance(field, bytes):
             dtype = np.dtype(types.get(i, "<f4"))
             changed = change(np.frombuffer(field, dtype=dtype).astype("<f4"))

@@ -184,19 +184,19 @@ LARGEST = np.finfo(np.float64).max
 @pytest.mark.parametrize(
     ("vote", "sentence"),
     [
-        (Vote(CELLS, np.ones(D)), f"votes for cell {CELLS}, expected 0 to {CELLS - 1}"),
-        (Vote(-1, np.ones(D)), "votes for cell -1, expected 0"),
+        (Vote(CELLS, np.ones(D)), f"M = {D} and {CELLS} cells"),
+        (Vote(-1, np.ones(D)), f"M = {D} and {CELLS} cells"),
         (Vote(0, np.ones(3)), f"has M = 3, expected M = {D}"),
         (Vote(0, np.ones((1, D))), rf"y has shape \(1, {D}\), expected"),
-        (Vote(0, np.full(D, np.nan)), "y holds NaN or infinity"),
-        (Vote(0, np.full(D, -np.inf)), "y holds NaN or infinity"),
-        (Vote(0, np.full(D, LARGEST)), "y holds NaN or infinity"),
-        (Vote(0, np.full(D, 3e38)), "y has norm .*, expected at most"),
-        (Vote(0, np.full(D, None)), "y holds NaN or infinity"),
+        (Vote(0, np.full(D, np.nan)), "norm nan"),
+        (Vote(0, np.full(D, -np.inf)), "norm inf"),
+        (Vote(0, np.full(D, LARGEST)), "norm inf"),
+        (Vote(0, np.full(D, 3e38)), "norm .*, expected at most"),
+        (Vote(0, np.full(D, None)), "norm nan"),
         (
             # what a mask hides is summed all the same
             Vote(0, np.ma.masked_invalid(np.where(np.arange(D) == 1, np.nan, 1.0))),
-            "y holds NaN or infinity",
+            "norm nan",
         ),
     ],
 )

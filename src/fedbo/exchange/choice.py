@@ -190,10 +190,6 @@ def withdrawal_of(message: Heard, keys: KeyPair) -> Withdrawal:
 
 def _check_fit(federation: Federation, content: Heard | Withdrawal) -> None:
     """Raise `MessageRefused` if it is not for this federation, or its signature is not valid."""
-    if not isinstance(content, Withdrawal):
-        federation.check(content)
-    elif (difference := federation.fingerprint.mismatch(content.fingerprint)) is not None:
-        what = f"{content.type} {content.sequence} of {content.sender!r}"
-        raise MessageRefused(f"{what}: {difference}")
+    federation.check(content)
     if content.key:
         verify(content)

@@ -258,6 +258,11 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
         """The number of the point that the sender recommends, as bytes; empty if it names none."""
         return self.body.tip if isinstance(self.body, Compact) else b""
 
+    @property
+    def local_epsilon(self) -> float | None:
+        """ε of local privacy if this is a randomised vote; else None."""
+        return self.body.local_epsilon if isinstance(self.body, Contribution) else None
+
     def absurd_number(self, noise_variance: float) -> str | None:
         """Find numbers that are not finite, or 100 times larger than standardised scores allow.
 
