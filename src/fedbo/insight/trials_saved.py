@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fedbo.insight.replay import LONGEST
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Scores
+from fedbo.model.surrogate import Standardised
 from fedbo.table import Table
 
 _BAND = (0.05, 0.5, 0.95)  # quantiles over the draws; each is the value of one draw
@@ -91,7 +91,7 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(
-    best: Array, together: Array, alone: Array, scores: Scores, sign: float = 1.0
+    best: Array, together: Array, alone: Array, scores: Standardised, sign: float = 1.0
 ) -> Saving:
     """Compute the trials saved from best values so far, all to be maximised.
 
