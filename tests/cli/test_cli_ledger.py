@@ -87,7 +87,7 @@ def test_the_content_of_a_message_is_shown_whole(log: Path, kind: Kind) -> None:
         assert np.allclose(numbers[: values.size], values, atol=1e-4)
     assert kind != "compact" or f"point 0x{sent.tip.hex()} of the federation's lattice" in text
     assert kind != "belief" or f"incumbent {sent.incumbent:.6g}" in text
-    assert "none is 9" in said("ledger", "--show", 9, code=1)
+    assert "there is no message 9 in" in said("ledger", "--show", 9, code=1)
 
 
 def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:

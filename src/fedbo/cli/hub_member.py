@@ -83,6 +83,7 @@ def _member(address: str, name: str | None) -> Member:
     if len(fitting) != 1:
         others = stored.at(HubUrl(url.base))
         options = (f"{shlex.quote(row.place)} --name {shlex.quote(row.member)}" for row in others)
-        choices = ", ".join(options) or "none is stored for this hub"
-        checks.end(f"you have {len(fitting)} memberships that fit; give one of: {choices}")
+        if not others:
+            checks.end(f"you are not a member at {url.base}: see fedbo hub memberships")
+        checks.end(f"{len(fitting)} memberships fit; give one of: {', '.join(options)}")
     return Member(fitting[0], stored)

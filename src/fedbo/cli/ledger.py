@@ -60,7 +60,7 @@ def ledger(
     entries = book.read()
     if show is not None:
         if show > len(entries):
-            checks.end(f"{book.path} has {screen.count(len(entries), 'entry')}, none is {show}")
+            checks.end(f"there is no message {show} in {book.path}, the last one is {len(entries)}")
         _show_entry(show, entries[show - 1])
     elif entries:
         _list(entries)
