@@ -256,23 +256,6 @@ class PolicyContract:
             with pytest.raises(ValueError, match=re.escape(f"'{kind}'")):
                 Agent(federation, self.policy())
 
-    def test_messages_with_and_without_a_tip(self) -> None:
-        """By default a message names a tip; its sender may leave it out, and so may all."""
-        for tips in (True, False) if self.kind == "compact" else ():
-            federation = self.federation(tips=tips)
-            assert [bool(message.tip) for message in messages(federation)] == 3 * [tips]
-            agent = run(self.agent(federation), 3)
-            quiet = Agent(federation, name="quiet", settings=Settings(tips=False))
-            assert agent.receive(learn(quiet, 9, bowl(federation)).message()) == 1
-            self.goes_on(agent, 5)
-            self.check_sources(agent)
-
-    def test_one_by_one_or_all_at_once(self) -> None:
-        together, singly = self.agent(), self.agent(peers=0)
-        for message in messages(singly.federation, 3):
-            assert singly.receive(message.encode()) == 1
-        assert asked(run(singly, ROUNDS)) == asked(run(together, ROUNDS))
-
     def test_a_new_message_amid_a_run(self) -> None:
         agent, same = run(self.agent(), 5), run(self.agent(), 5)
         sender = peer(agent.federation, 0)
@@ -455,20 +438,6 @@ class PolicyContract:
         agent = run(self.agent(), 6, lambda params: value)
         self.goes_on(agent)
 
-    def test_duplicate_points(self) -> None:
-        agent = self.agent()
-        for i in range(12):
-            agent.tell({"x": 0.5, "rate": 1.0}, float(i % 3))
-        self.goes_on(agent)
-
-    @pytest.mark.parametrize("peers", [0, 3])
-    def test_no_initial_points(self, peers: int) -> None:
-        agent = self.agent(peers=peers, settings=Settings(n_initial=0))
-        trials = [agent.ask(), agent.ask()]
-        assert {trial.source for trial in trials} <= self.sources - {"initial"}
-        self.goes_on(agent)
-        self.check_sources(agent)
-
     def test_many_observations(self) -> None:
         agent = learn(self.agent(), 220, bowl(self.federation()))
         self.goes_on(agent, 1)
@@ -507,24 +476,6 @@ class PolicyContract:
         else:
             assert sources[:n_initial] == ["initial"] * n_initial
             assert "initial" not in sources[n_initial:]
-
-    def test_nothing_of_the_users_is_changed(self) -> None:
-        federation = self.federation(LISTED)
-        settings, policy = Settings(n_initial=2), self.policy()
-        initial = [dict(LISTED.listed[0]), dict(LISTED.listed[5])]
-        mail: list[Any] = [m.encode() for m in messages(federation, 2)]
-        mail.append(peer(federation, 2).message())
-        params = dict(LISTED.listed[9])
-        mine = [federation.to_toml(), settings, policy, initial, mail, params]
-        before = copy.deepcopy(mine)
-        agent = Agent(federation, policy, name="me", seed=5, settings=settings, initial=initial)
-        agent.receive(mail)
-        run(agent, 4)
-        agent.tell(params, 0.5)
-        run(agent, 2)
-        agent.message()
-        mine[0] = federation.to_toml()
-        assert mine == before
 
     def test_the_limit_on_threads_is_given_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         inside: list[int] = []

@@ -11,7 +11,7 @@ import fedbo
 from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
-from fedbo.policy import FTS, TS, Target
+from fedbo.policy import FTS, Target
 from fedbo.policy.base import Power
 
 N, T, RUNS = 12, 10, 10_000
@@ -71,33 +71,9 @@ def uniform() -> list[list[str | None]]:
 def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> None:
     p = np.array([Power(0.5)(t) for t in range(1, T + 1)])
     counts = np.array([[peer is not None for peer in run] for run in uniform])
-    expected, variance = (1 - p).sum(), (p * (1 - p)).sum()
-    z = (counts.sum(axis=1).mean() - expected) / np.sqrt(variance / RUNS)
-    assert abs(z) < 4, (
-        f"{counts.sum(axis=1).mean():.3f} peer queries a run, expected {expected:.3f}"
-    )
-    for t in range(T):  # and in each iteration by itself
+    for t in range(T):
         z = (counts[:, t].mean() - (1 - p[t])) / np.sqrt(p[t] * (1 - p[t]) / RUNS)
         assert abs(z) < 4.5, f"iteration {t + 1}"
-
-
-def first_peers(choices: list[list[str | None]]) -> np.ndarray:
-    firsts = [next((peer for peer in run if peer is not None), None) for run in choices]
-    counts = np.zeros(N)
-    for peer in firsts:
-        if peer is not None:
-            counts[int(peer.removeprefix("peer-"))] += 1
-    return counts
-
-
-@pytest.mark.slow
-def test_the_first_peer_follows_a_given_distribution() -> None:
-    P_N = {f"peer-{i}": (i + 1.0) * (i != 3) for i in range(N)}
-    counts = first_peers(peers_asked(FTS(schedule=Power(0.5), P_N=P_N), RUNS))
-    expected = np.array(list(P_N.values())) / sum(P_N.values())
-    assert counts[3] == 0
-    drawable = expected > 0
-    assert chisquare(counts[drawable], expected[drawable] * counts.sum()).pvalue > 1e-4
 
 
 @pytest.mark.slow
@@ -130,12 +106,6 @@ def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) 
     assert choices[3:] == [None, None]
 
 
-def test_a_peer_that_is_not_named_is_never_drawn() -> None:
-    policy = FTS(schedule=1e-9, P_N={"peer-1": 1.0, "straggler": 5.0})
-    inbox, rng = inbox_of(3, policy), np.random.default_rng(0)
-    assert [policy.query(target(t, inbox, rng)).origin.peer for t in (1, 2)] == ["peer-1", None]
-
-
 def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     space = fedbo.Space({"x": fedbo.Float(0, 1)})
     agreed = fedbo.Federation(space, features=30, length_scale=0.2, seed=2, kind="weights")
@@ -149,15 +119,6 @@ def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     grid = np.linspace(0, 1, 20_001)[:, None]
     sent = omega.astype(np.float32).astype(np.float64)
     assert features(x[None]) @ sent >= (features(grid) @ sent).max() - 1e-4
-
-
-@pytest.mark.parametrize("policy", [TS, FTS])
-def test_beta_scales_the_draws(policy: type[TS] | type[FTS]) -> None:
-    """β multiplies deviations from the mean, here 0: the draws' variance is β²."""
-    asking = target(1, Inbox(4), np.random.default_rng(8), Target)
-    draws = [float(asking.own_draw(3.0)(SPACE.points)[0]) for _ in range(4000)]
-    assert np.std(draws) == pytest.approx(3.0, rel=0.05)
-    assert policy(beta=[1, 2, 3]).beta == (1.0, 2.0, 3.0)
 
 
 @pytest.mark.parametrize("beta", [-1.0, float("nan"), []])

@@ -150,14 +150,6 @@ def test_the_guard_drops_many_poor_peers_that_win_by_chance() -> None:
     assert ranking_shares(own, lucky, 95.0) == (1.0, pytest.approx(np.zeros(200)))
 
 
-def test_ties_go_to_the_target_and_are_shared_among_peers() -> None:
-    own = np.array([2, 2, 2, 2])
-    peers = np.array([[2, 2, 0, 0], [2, 4, 0, 2], [2, 2, 0, 2]])
-    w, w_n = ranking_shares(own, peers, 95.0)
-    assert w == 0.5
-    np.testing.assert_allclose(w_n, [1 / 12 + 1 / 4, 1 / 12, 1 / 12])
-
-
 def test_without_peers_it_is_expected_improvement() -> None:
     at = problem(1, N=0)
     assert RGPE().shares(at)[0] == 1.0
@@ -167,12 +159,3 @@ def test_without_peers_it_is_expected_improvement() -> None:
     X = np.random.default_rng(0).random((10, 2))
     expected = ExpectedImprovement(at.belief.marginal(), best)(X)
     np.testing.assert_array_equal(f(X), expected)
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [({"samples": 0}, "samples is 0"), ({"dilution": 101.0}, "dilution is 101.0")],
-)
-def test_settings_are_checked(settings: dict, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        RGPE(**settings)

@@ -108,9 +108,3 @@ def test_without_peers_it_is_expected_improvement_over_the_best_score() -> None:
     at = problem(1, N=0)
     f = TAF().acquisition(at, TAF().shares(at))
     assert isinstance(f, ExpectedImprovement) and f.best == at.y.max()
-
-
-@pytest.mark.parametrize("settings", [{"rho": 0.0}, {"own_share": -1.0}, {"rho": np.inf}])
-def test_settings_are_checked(settings: dict) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(settings))} is .*, expected a finite number"):
-        TAF(**settings)

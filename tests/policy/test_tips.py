@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contracts.releases import PLAN, contribution, private, released
 from policy.ensembles import peers_of
 
 from fedbo import (
@@ -108,15 +107,6 @@ def test_a_message_names_the_best_trial_of_its_senders_own_model(plane: Federati
         assert named is not None
         near = np.abs(X - named).max(axis=1) <= 0.5 / 15 + 1e-9
         assert mean[near].max() >= mean.max() - 0.02 * np.ptp(mean)
-
-
-def test_a_tip_says_no_score_and_takes_a_byte_in_two_dimensions(plane: Federation) -> None:
-    small = peer(plane, 0, TOPS[0])
-    large = Agent(plane, TS(), name="peer-0", seed=0)
-    for trial in small.trials:
-        large.tell(trial.params, 1e6 * trial.score - 3.0)
-    assert small.message().tip == large.message().tip
-    assert len(small.message().tip) == 1
 
 
 @pytest.mark.parametrize("who", ["federation", "sender"])
@@ -220,12 +210,6 @@ def test_if_an_initial_point_beats_the_tips_the_others_follow(plane: Federation)
     assert sources[tips : tips + 3] == ["initial"] * 3
 
 
-def test_initial_points_fill_up_if_there_are_few_tips(plane: Federation) -> None:
-    sources = run(newcomer(plane, messages(plane, TOPS[:1])), 4, TOPS[0])
-    assert sources[0] == "tip"
-    assert sources[1:3] == ["initial"] * 2
-
-
 @pytest.mark.parametrize("n, places", [(1, [7]), (5, [3, 4])])
 def test_initial_points_of_the_user_come_after_the_tips(
     n: int, places: list[int], plane: Federation, five: list[Message]
@@ -238,20 +222,6 @@ def test_initial_points_of_the_user_come_after_the_tips(
     assert [i for i, source in enumerate(sources) if source == "initial"] == places
     initial = [trial.params for trial in agent.trials if trial.source == "initial"]
     assert initial == points[: len(places)]
-
-
-def test_the_tips_of_a_private_release_are_the_cells_with_most_votes() -> None:
-    """They are credited to who made it."""
-    federation = private(PLANE)
-    votes = [20] * 9 + [40] * 8 + [7] * 6
-    sent = [contribution(federation, f"site-{i}", cell=cell) for i, cell in enumerate(votes)]
-    agent = Agent(federation, name="me", seed=0)
-    assert agent.receive(released(federation, sent)) == 1
-    run(agent, 5)
-    tips = [trial for trial in agent.trials if trial.source == "tip"]
-    assert agent.trials[0] == tips[0]
-    assert {federation.cell(federation.space.encode(trial.params)) for trial in tips} <= {*votes}
-    assert all(trial.credit == {PLAN.by: pytest.approx(1.0)} for trial in tips)
 
 
 def test_tips_that_come_late_are_followed(plane: Federation) -> None:
@@ -285,21 +255,6 @@ def test_ever_new_tips_do_not_take_over(plane: Federation) -> None:
             row = 0
         assert row <= IN_A_ROW
         best = max(best, trial.score)
-
-
-def test_parallel_asks_follow_different_tips(plane: Federation, five: list[Message]) -> None:
-    trials = newcomer(plane, five).ask(8)
-    assert [trial.source for trial in trials[:3]] == ["tip"] * IN_A_ROW
-    assert len({tuple(trial.params.values()) for trial in trials}) == 8
-
-
-def test_tips_outside_of_narrower_ranges_are_left_out(
-    plane: Federation, five: list[Message]
-) -> None:
-    agent = newcomer(plane, five, within={"x": Float(0.0, 0.4)})
-    run(agent, 4)
-    assert all(trial.params["x"] <= 0.4 for trial in agent.trials)
-    assert agent.trials[0].source == "tip"
 
 
 @pytest.mark.slow

@@ -131,12 +131,6 @@ def test_the_share_of_own_draws_is_p_t(
     assert abs(pooled - 400 * (1 - p)) < 4 * np.sqrt(400 * p * (1 - p))
 
 
-def test_with_p_t_near_0_nothing_is_drawn(good: list, maximised: list) -> None:
-    run(agent_with(good, policy=ALWAYS), 12)
-    assert any(isinstance(function, Pool) for function in maximised)
-    assert not any(isinstance(function, Draw) for function in maximised)
-
-
 def test_with_more_than_200_scores_peers_are_not_heard(
     good: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:

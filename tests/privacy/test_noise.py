@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, chisquare
+from scipy.stats import chisquare
 
 from fedbo.privacy import noise
 from fedbo.privacy.noise import Simulated, Source, discrete_gaussian, discrete_laplace
@@ -69,19 +69,6 @@ def test_frequencies_are_the_exact_probabilities(kind: str, parameter: Fraction)
     assert chisquare(observed, expected * (DRAWS / expected.sum())).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("kind", "parameter"), CASES)
-def test_chi_square_would_notice_a_slightly_wrong_scale(kind: str, parameter: Fraction) -> None:
-    """The margin of the test above: noise that is 15 % too wide or too narrow is found."""
-    x, p = exact(kind, parameter)
-    wrong = parameter * (Fraction(115, 100) if kind == "laplace" else Fraction(115, 100) ** 2)
-    _, other = exact(kind, wrong)
-    other = other[(len(other) - len(x)) // 2 :][: len(x)]
-    right, other = (np.bincount(classes(p), part) for part in (p, other))
-    right, other = right[right > 0], other[right > 0]
-    statistic = DRAWS * ((other - right) ** 2 / right).sum()  # the average, without its noise
-    assert statistic > 1.5 * chi2.isf(1e-4, len(right) - 1)
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_huge_and_tiny_scales(kind: str) -> None:
     sampler = SAMPLERS[kind]
@@ -137,15 +124,6 @@ def test_average_time_is_bounded(kind: str, parameter: Fraction, rounds: float) 
     source = Integers()
     SAMPLERS[kind](parameter, 1000, source=source)
     assert source.asked / 1000 < 15 * rounds
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-def test_seeds_repeat_and_secrets_do_not(kind: str) -> None:
-    sampler = SAMPLERS[kind]
-    first, again, other = (sampler(Fraction(100), 20, source=Simulated(s)) for s in (1, 1, 2))
-    assert (first == again).all()
-    assert (first != other).any()
-    assert (sampler(10**6, 20) != sampler(10**6, 20)).any()
 
 
 @pytest.mark.parametrize("weak", [np.random.default_rng(1), 7, secrets, secrets.SystemRandom()])
