@@ -18,7 +18,8 @@ from fedbo.outside import printable, shortened
 LARGEST = 64 * 2**20  # bytes of a message: enough for a belief with M = 5,700
 RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
 NAMED = 5  # things skipped that one fetch names; the rest are counted
-_BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
+LISTED = 2**20  # bytes of a message of any federation that is listed
+BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
 _LONGEST = 1000  # characters of a warning that may quote others
 
 #: What is at a place: a message, a release, a withdrawal, or why nobody can read it.
@@ -59,15 +60,13 @@ class OpenExchange(Exchange):
         return [message for message in messages if isinstance(message, Message)]
 
 
-def most_in(federation: Federation) -> int:
-    """Return how many bytes a message or release of a federation can have at most."""
-    most = most_bytes(federation.sent_bytes)
+def most_bytes(federation: Federation) -> int:
+    """Return how many bytes a message, release or withdrawal of a federation can have at most.
+
+    Nothing larger is read, wherever it comes from: a folder, a hub, a member, or a node of a fleet.
+    """
+    most = min(LARGEST, federation.sent_bytes + BESIDE)
     return most if federation.privacy is None else max(most, RELEASE)
-
-
-def most_bytes(numbers: int) -> int:
-    """Return how many bytes a message can have whose numbers take so many."""
-    return min(LARGEST, numbers + _BESIDE)
 
 
 def signature_fault(signed: Heard | Withdrawal) -> str | None:

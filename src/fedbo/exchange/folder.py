@@ -28,6 +28,8 @@ from urllib.parse import quote
 from fedbo import files
 from fedbo.exchange.base import Holding
 from fedbo.exchange.choice import (
+    BESIDE,
+    LISTED,
     RELEASE,
     Content,
     OpenExchange,
@@ -35,7 +37,6 @@ from fedbo.exchange.choice import (
     foreign,
     is_withdrawable,
     most_bytes,
-    most_in,
     replaces,
     standing,
     tell,
@@ -54,7 +55,7 @@ SUFFIX = ".fedbo"
 MOST_FILES = 200_000  # that are looked at in the folder of a federation
 MOST_ENTRIES = 10_000  # of the folder itself that are looked at for federations
 MOST_HELD = 2**30  # bytes that the largest messages of a federation may take in memory
-MOST_LISTED = 2**24  # bytes that one call of `holdings` reads
+MOST_LISTED = 2**26  # bytes of messages that one call of `holdings` returns
 _TITLE = "fedbo message 1"
 _ENDINGS = {"message": "", "withdrawal": "-withdrawn", "release": "-release"}
 _LONGEST = 200  # characters of a name that others chose, in a warning
@@ -111,7 +112,7 @@ class FolderExchange(OpenExchange):
         ):
             if not standing([message], _withdrawals(home, message)):
                 return False
-            before = _load(home, name, max(RELEASE, len(data) + most_bytes(0)))
+            before = _load(home, name, max(RELEASE, len(data) + BESIDE))
             if is_new := replaces(message, before):
                 home.write(name, data)
         return is_new or (isinstance(before, Heard) and before.encode() == message.encode())
@@ -132,7 +133,7 @@ class FolderExchange(OpenExchange):
             root.subfolder(str(federation.fingerprint)) as home,
             home.alone(),
         ):
-            message = _load(home, name, most_in(federation))
+            message = _load(home, name, most_bytes(federation))
             if is_withdrawable(message, federation, sender, keys, mine):
                 if keys is not None and standing([message], _withdrawals(home, message)):
                     withdrawal = withdrawal_of(message, keys)
@@ -157,7 +158,7 @@ class FolderExchange(OpenExchange):
             for fingerprint in _federations(root):
                 with root.subfolder(fingerprint) as home:
                     for name in sorted(_names(home, MOST_FILES)):
-                        content = _load(home, name, left)
+                        content = _load(home, name, min(left, LISTED))
                         if content is not None and not isinstance(content, Withdrawal):
                             when = home.status(name).st_mtime
                             held.append(Holding.of(content, when, os.path.join(home.path, name)))
@@ -183,7 +184,7 @@ class FolderExchange(OpenExchange):
             yield root
 
     def _chosen(self, federation: Federation) -> list[Heard]:
-        own, most = federation.fingerprint, most_in(federation)
+        own, most = federation.fingerprint, most_bytes(federation)
         limit = min(MOST_FILES, MOST_HELD // most)
         contents: dict[str, Content] = {}
         notices: list[str] = []
@@ -263,7 +264,7 @@ def _load(home: OpenFolder, name: str, most: int) -> Content | None:
 
 def _withdrawals(home: OpenFolder, message: Heard) -> list[Content | None]:
     """Return what is where the withdrawal of a message would be."""
-    return [_load(home, file_name(message.sender, message.key, "withdrawal"), most_bytes(0))]
+    return [_load(home, file_name(message.sender, message.key, "withdrawal"), BESIDE)]
 
 
 def _names(home: OpenFolder, most: int) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 from flwr.app import ConfigRecord, RecordDict
 from msgspec import Meta
 
-from fedbo.exchange.choice import LARGEST, most_in
+from fedbo.exchange.choice import LARGEST, most_bytes
 from fedbo.federation.federation import Federation
 from fedbo.message import Heard, MessageRefused, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
@@ -78,7 +78,7 @@ def unpacked(content: RecordDict, kind: type[T]) -> T:
 
 def opened(federation: Federation, data: bytes) -> Heard:
     """Unpack a message or release that is no larger than one of this federation can be."""
-    if len(data) > (most := most_in(federation)):
+    if len(data) > (most := most_bytes(federation)):
         raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
     if isinstance(content := read(data), Withdrawal):
         raise MessageRefused("it is a withdrawal, expected a message or a release")

@@ -145,7 +145,7 @@ class Service:
 
     def _most_bytes(self, federation_id: int) -> int:
         """Return how many bytes what a member of a federation publishes has at most."""
-        return most_bytes(self.agreed(federation_id).sent_bytes) + _BESIDE
+        return most_bytes(self.agreed(federation_id)) + _BESIDE
 
     def count_request(self, member_id: int) -> None:
         """Count a request of a member; `Refused` if there were too many."""

@@ -8,11 +8,12 @@ from typing import Any
 
 from fedbo.exchange.base import Exchange, Holding, Identity
 from fedbo.exchange.choice import (
+    LISTED,
     Content,
     Origin,
     choose,
     is_withdrawable,
-    most_in,
+    most_bytes,
     origin,
     signature_fault,
     tell,
@@ -101,7 +102,7 @@ class HubExchange(Exchange):
         own = self.member(federation.fingerprint, sender)
         is_withdrawn = False
         for listed in own.listed(sender):
-            message = _read(listed.content)
+            message = _read(listed.content, most_bytes(federation))
             if is_withdrawable(message, federation, sender, keys, mine):
                 if keys is None:
                     own.withdraw(sender)
@@ -183,7 +184,7 @@ class _Held:
         self.cursor = ""
         self.told: set[str] = set()  # each has had its warning
         self._is_private = federation.privacy is not None
-        self._most = most_in(federation)
+        self._most = most_bytes(federation)
         self._contents: dict[int, Content] = {}  # by number at the hub, the latest last
         self._withdrawals: dict[Origin, Withdrawal] = {}  # the latest last
 
@@ -225,7 +226,7 @@ def _keep_latest(contents: dict[Any, Any], most: int) -> None:
         del contents[key]
 
 
-def _read(data: bytes, most: int = ANSWER_BYTES) -> Content:
+def _read(data: bytes, most: int = LISTED) -> Content:
     """Return what is in these bytes, or why nobody can read them."""
     if len(data) > most:
         return f"it has {len(data):,} bytes, expected at most {most:,}"

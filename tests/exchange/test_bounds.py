@@ -1,0 +1,61 @@
+"""What is too large for a federation costs no memory, wherever its bytes come in."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from contracts.exchange import OURS, exchange_warnings, message
+
+from fedbo.exchange import FolderExchange
+from fedbo.exchange.folder import name_of
+from fedbo.files import seal
+
+MOST = 2**23  # bytes that reading may take
+SIZES = [2**22, 60 * 2**20]
+
+
+@contextmanager
+def lean() -> Iterator[None]:
+    """Fail if the body takes more than `MOST` bytes at any moment."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < MOST
+    finally:
+        tracemalloc.stop()
+
+
+def huge(size: int) -> bytes:
+    """A compact message whose numbers take so many bytes, and that is well-formed but for that."""
+    raw = msgspec.msgpack.decode(message().encode())
+    body = raw[-1]
+    at = next(i for i, field in enumerate(body) if isinstance(field, bytes) and len(field) > 4)
+    levels = 2 * (size - 1)
+    body[at], body[at - 3], body[at - 2] = b"\x99" * size, levels, 4
+    return msgspec.msgpack.encode(raw)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda exchange: exchange_warnings(exchange),
+        lambda exchange: exchange.holdings(),
+        lambda exchange: exchange.withdraw(OURS, "site-a"),
+        lambda exchange: exchange.publish(message(sequence=9)),
+    ],
+)
+def test_a_file_that_is_too_large_costs_no_memory(
+    tmp_path: Path, act: Callable[[FolderExchange], object], size: int
+) -> None:
+    exchange = FolderExchange(tmp_path / "exchange")
+    exchange.publish(message())
+    path = exchange.folder / str(OURS.fingerprint) / name_of(message())
+    path.write_bytes(seal("fedbo message 1", huge(size)))
+    with lean():
+        act(exchange)
