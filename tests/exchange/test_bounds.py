@@ -16,7 +16,7 @@ from fedbo.exchange.folder import name_of
 from fedbo.files import seal
 
 MOST = 2**23  # bytes that reading may take
-SIZES = [2**22, 60 * 2**20]
+SIZES = [2**19, 2**22, 60 * 2**20]
 
 
 @contextmanager
