@@ -18,7 +18,7 @@ from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.fit import Fit
 from fedbo.model.gp import GP
 from fedbo.model.kernel import Array
-from fedbo.model.surrogate import Standardised, Surrogate, SurrogateSettings, SurrogateState
+from fedbo.model.surrogate import Raw, Standardised, Surrogate, SurrogateSettings, SurrogateState
 from fedbo.policy import FTS, Policy
 from fedbo.policy.base import Power
 from fedbo.policy.target import Maximiser
@@ -64,16 +64,6 @@ class ExactDraws(Surrogate):
         if points is None or not isinstance(self._model, GP):
             return super().sample(rng, beta, points)
         return self._model.sample_exactly(rng, beta, points)
-
-
-class Raw(Standardised):
-    """Standardised without any change: the standard units are the user's."""
-
-    def __init__(self, y: Array) -> None:
-        self.z = y
-
-    def unwarp(self, z: Array) -> Array:
-        return z
 
 
 class PaperSettings(Settings, frozen=True, kw_only=True):

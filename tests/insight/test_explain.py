@@ -33,7 +33,7 @@ from fedbo.insight.replay import Solo
 from fedbo.insight.trials_saved import Saving, compare
 from fedbo.model.gp import Hyper, Waves
 from fedbo.model.kernel import Array
-from fedbo_paper.preset import Raw
+from fedbo.model.surrogate import Raw
 
 SPACE = {"a": Float(0, 1), "b": Float(0, 1)}
 LENGTH_SCALE = 0.2

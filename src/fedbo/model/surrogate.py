@@ -70,6 +70,16 @@ class Standardised:
         return y
 
 
+class Raw(Standardised):
+    """Scores without any change: the standard units are the user's."""
+
+    def __init__(self, y: Array) -> None:
+        self.z = y
+
+    def unwarp(self, z: Array) -> Array:
+        return z
+
+
 def _without_outliers(y: Array) -> Array:
     """Move outliers, a few scores far below the median, closer to it, and keep their order.
 
