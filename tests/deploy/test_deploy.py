@@ -25,10 +25,10 @@ DEPLOY = ROOT / "deploy"
 
 def tool(name: str) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    found = shutil.which(name, path=path)
-    if found is None:
+    program = shutil.which(name, path=path)
+    if program is None:
         pytest.skip(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]'")
-    return found
+    return program
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -134,9 +134,9 @@ def test_start_reads_the_password(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("tls", [False, True])
 def test_start_and_health(tls: bool, tmp_path: Path) -> None:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     environ = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),
