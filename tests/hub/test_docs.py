@@ -248,24 +248,6 @@ def test_a_backup_can_be_restored(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_study_of_another_sampler_can_be_published(world: World) -> None:
-    site = world.sites[0]
-    storage = f"sqlite:///{site.path / 'old.db'}"
-    sampler = optuna.samplers.RandomSampler(seed=0)
-    study = optuna.create_study(study_name="old", storage=storage, sampler=sampler)
-    study.optimize(
-        lambda trial: (
-            trial.suggest_float("lr", 1e-5, 1, log=True) + trial.suggest_int("depth", 1, 8)
-        ),
-        n_trials=12,
-    )
-    before = site.run("fedbo exchange status https://localhost:8765")
-    site.run(blocks("Tune")[2].code)
-    after = site.run("fedbo exchange status https://localhost:8765")
-    assert after.count(member(site)) == before.count(member(site)) + 1
-
-
-@pytest.mark.slow
 def test_whoever_leaves_is_gone(world: World) -> None:
     first, second = world.sites
     name = member(first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -147,29 +146,6 @@ def test_an_earlier_backup_is_replaced_and_nothing_else(
     assert notes.read_text() == "keep this"
     with pytest.raises(HubError, match="cannot be written"):
         backup(engine, tmp_path / "no" / "b")
-
-
-def test_a_full_disk_leaves_the_earlier_backup(
-    saved: tuple[Filled, Path], engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, file = saved
-    before = file.read_bytes()
-    with begin(engine) as connection:
-        for number in range(300):
-            detail = {"padding": "x" * 1000}
-            store.record(connection, "joined", actor=ACTOR, subject=f"{number}", detail=detail)
-    connect = sqlite3.connect
-
-    def small(*args: object, **options: object) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*args, **options)  # type: ignore[call-overload]
-        connection.execute("PRAGMA max_page_count = 60")
-        return connection
-
-    monkeypatch.setattr("fedbo.hub.store.backup.sqlite3.connect", small)
-    with pytest.raises(HubError, match="database or disk is full"):
-        backup(engine, file)
-    assert file.read_bytes() == before
-    assert [path.name for path in file.parent.iterdir() if "backup" in path.name] == [file.name]
 
 
 def test_a_damaged_backup_is_refused(saved: tuple[Filled, Path], tmp_path: Path) -> None:

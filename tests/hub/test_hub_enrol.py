@@ -37,30 +37,6 @@ def liver(office: Office) -> str:
     return name
 
 
-def test_an_invitation_makes_a_member(hub: HubProcess, office: Office, liver: str) -> None:
-    keys, invited = new_keys(), office.invite(liver, uses=2)
-    mine = enrol(hub.address, str(invited), "clinic", keys)
-    assert (mine.member, mine.key, mine.place) == ("clinic", str(keys), f"{hub.address}/{liver}")
-    assert Memberships().all() == [mine]
-    exchange = exchange_at(mine.place)
-    assert exchange.publish(keys.sign(message(sender="clinic/a"))) is True
-    lab = enrol(f"{hub.address}/{liver}", invited, "lab")
-    assert Memberships().all() == [mine, lab]
-    assert exchange.publish(message(sender="lab")) is True
-    assert [one.sender for one in exchange.fetch(OURS)] == ["clinic/a", "lab"]
-
-
-def test_whoever_is_a_member_stays_it(hub: HubProcess, office: Office, liver: str) -> None:
-    invited, keys = office.invite(liver, uses=3), new_keys()
-    mine = enrol(hub.address, invited, "clinic", keys)
-    assert enrol(hub.address, invited, "clinic", keys) == mine
-    assert enrol(hub.address, invited, None, keys) == mine
-    for other in (None, new_keys()):
-        with pytest.raises(ExchangeError, match=r"you are the member 'clinic' .* already"):
-            enrol(hub.address, invited, "clinic", other)
-    assert Memberships().all() == [mine]
-
-
 def test_a_name_is_random_or_the_one_that_is_listed(hub: HubProcess, office: Office) -> None:
     keys = new_keys()
     name = f"listed-{secrets.token_hex(6)}"

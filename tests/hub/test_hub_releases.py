@@ -178,13 +178,6 @@ def test_the_ledger_says_what_was_made_and_what_it_costs(both: Lung) -> None:
     assert len(both.recorded()) == 2
 
 
-def test_a_number_that_is_not_next_is_refused(lung: Lung) -> None:
-    lung.contribute("a")
-    assert lung.refuses(number=2) == "wrong-request"
-    lung.contribute("a", sequence=2, t_n=2)
-    assert lung.refuses(number=1) == "nothing-to-release"
-
-
 @pytest.mark.parametrize("number", [None, 1])
 def test_those_who_release_at_the_same_moment_make_one(both: Lung, number: int | None) -> None:
     both.contribute("a", "b")

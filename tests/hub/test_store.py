@@ -119,12 +119,6 @@ def test_what_cannot_be_opened_is_explained_without_the_password(url: str) -> No
     assert "secret" not in str(caught.value)
 
 
-def test_a_database_that_must_exist_is_not_created(tmp_path: Path) -> None:
-    with pytest.raises(HubError, match="check --db"):
-        open_database(f"sqlite:///{tmp_path}/hub.db", must_exist=True)
-    assert not [*tmp_path.iterdir()]
-
-
 def test_sqlite_commits_are_durable_and_only_this_user_can_read_them(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path}/hub.db")
     with begin(engine) as connection:
@@ -201,16 +195,6 @@ def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> Non
     with refused("wrong-federation"):
         other = Federation({"x": Float(0, 2)}, **GIVEN)
         store.update_federation(connection, "liver", other, actor=ACTOR)
-
-
-def test_a_refused_member_does_not_use_an_invitation_up(connection: Connection) -> None:
-    secret = liver(connection, uses=2)
-    store.enrol(connection, secret, "a")
-    with refused("name-taken"):
-        store.enrol(connection, secret, "a")
-    store.enrol(connection, secret, "b")
-    with refused("not-invited"):
-        store.enrol(connection, secret, "c")
 
 
 @pytest.mark.parametrize(
