@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from contracts.exchange import OURS, exchange_warnings, message
 
-from fedbo.exchange import FolderExchange
-from fedbo.exchange.folder import name_of
+from fedbo import Agent, MessageRefused
+from fedbo.exchange import ExchangeWarning, FolderExchange
+from fedbo.exchange.folder import file_name, name_of
 from fedbo.files import seal
 
 MOST = 2**23  # bytes that reading may take
@@ -38,6 +39,24 @@ def huge(size: int) -> bytes:
     levels = 2 * (size - 1)
     body[at], body[at - 3], body[at - 2] = b"\x99" * size, levels, 4
     return msgspec.msgpack.encode(raw)
+
+
+@pytest.mark.parametrize("sender", ["evil/release-07", "evil/7/release-07", "hub/release-00"])
+def test_nobody_is_heard_under_the_name_of_a_draw(tmp_path: Path, sender: str) -> None:
+    """Draws of a private release stand for peers in an inbox, and have such names."""
+    data = message(sender=sender.replace("release", "raleese")).encode()
+    data = data.replace(b"raleese", b"release")
+    exchange = FolderExchange(tmp_path / "exchange")
+    exchange.publish(message(sender="good"))
+    name = file_name(sender, b"")
+    (exchange.folder / str(OURS.fingerprint) / name).write_bytes(seal("fedbo message 1", data))
+    with pytest.warns(ExchangeWarning, match="of draws of private releases"):
+        assert [each.sender for each in exchange.fetch(OURS)] == ["good"]
+    agent = Agent(OURS, name="target")
+    with pytest.raises(MessageRefused, match="of draws of private releases"):
+        agent.receive(data)
+    with pytest.raises(MessageRefused, match="of draws of private releases"):
+        Agent(OURS, name=sender)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedbo.message import signed
-from fedbo.message.signed import MessageRefused, Signed, check_name
+from fedbo.message.signed import DRAW, MessageRefused, Signed, check_name
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -19,9 +19,8 @@ DRAWS = 64
 #: Number of coordinates of the shape that a member contributes, if the federation has as many.
 COORDINATES = 16
 
-_DRAW = "/release-"  # between the sender's name and the number of a draw
 #: The longest name of who makes releases, in bytes of UTF-8: their draws have longer names.
-SENDER_BYTES = signed.SENDER_BYTES - len(_DRAW) - 2
+SENDER_BYTES = signed.SENDER_BYTES - len(DRAW) - 2
 _LIMITS = (
     (("epsilon", "delta", "votes_scale", "sums_deviation", "weight"), 2.0**-60, 2.0**40),
     (("releases", "members"), 1, 2**31 - 1),
@@ -106,4 +105,4 @@ class Release(Signed, frozen=True, kw_only=True, tag=3):
 
 def draw_names(sender: str) -> list[str]:
     """Return the names of the draws that stand for peers in releases of a sender."""
-    return [f"{sender}{_DRAW}{i:02}" for i in range(DRAWS)]
+    return [f"{sender}{DRAW}{i:02}" for i in range(DRAWS)]

@@ -27,6 +27,8 @@ SIGNATURE_BYTES = 64
 SENDER_BYTES = 64
 #: These take 5 bytes each: 100 weights take at most 512 bytes, or 608 with a signature.
 COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
+#: Between the name of who makes private releases and the number of a draw.
+DRAW = "/release-"
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
 
@@ -222,6 +224,10 @@ def check_name(name: str, most: int = SENDER_BYTES) -> None:
     if not name.isprintable() or not 1 <= len(name) <= most or len(name.encode()) > most:
         expected = f"1 to {most} bytes of printable UTF-8"
         raise MessageRefused(f"the name is {shortened(name)!r}, expected {expected}")
+    if DRAW in name:
+        raise MessageRefused(
+            f"the name is {name!r}, and such names are of draws of private releases"
+        )
 
 
 def check_member(name: str, most: int = SENDER_BYTES) -> None:
