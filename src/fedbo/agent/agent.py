@@ -29,7 +29,9 @@ from fedbo.message.message import Heard, Message, read
 from fedbo.message.release import Release, draw_names
 from fedbo.message.signed import MOST_AGENTS, MessageRefused, check_name, member, parse_key
 from fedbo.model.kernel import Array, one_thread
+from fedbo.model.surrogate import Surrogate
 from fedbo.policy.base import Policy, checked_query
+from fedbo.policy.feasibility import Feasibility
 from fedbo.policy.pool import TipsThenPool
 from fedbo.policy.target import Origin, Target
 from fedbo.privacy.release import check_noise, held_draws
@@ -106,6 +108,7 @@ class Agent:
         self._space = Part(space, within) if within else space
         self._history = History(self.name, space)
         self._surrogate = self.settings.model(D)
+        self._constraint_models: list[Surrogate] = []
         points = None if initial is None else [space.encode(params) for params in initial]
         self._initial = InitialPoints(
             self._space, self.settings, self._entropy, self._history, points
@@ -131,9 +134,9 @@ class Agent:
 
     @property
     def best(self) -> Trial | None:
-        """The complete trial with the best score in the space's direction; None before any."""
-        order = self._history.order
-        return self.trials[order[int(np.argmax(self._history.y()))]].copy() if order else None
+        """The feasible trial with the best score in the space's direction; None before any."""
+        order = [number for number in self._history.order if self.trials[number].is_feasible]
+        return self.trials[order[int(np.argmax(self._history.y(order)))]].copy() if order else None
 
     @property
     def starting(self) -> bool:
@@ -166,19 +169,28 @@ class Agent:
             raise ValueError(f"n is {n} and key is {key}, expected n of 1 or more, or one key")
         return [self._ask(None) for _ in range(n)]
 
-    def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
+    def tell(
+        self,
+        trial: Trial | Mapping[str, Value],
+        score: float | None,
+        constraints: Sequence[float] = (),
+    ) -> Trial:
         """Report the score of a trial, once; return the trial as it is now.
 
         Args:
             trial: A trial from `ask`, or the params of a trial that was never asked for.
             score: The score in the objective's units. None means that the trial failed, which
                 says nothing about its point; if the point itself is to blame, tell a bad score.
+            constraints: Values of constraints, always as many and in the same order. A trial is
+                feasible if none of them is above 0. Only feasible trials go into messages, and
+                constraints never leave the agent.
         """
-        recorded = self._history.tell(trial, score)
-        if recorded.score is not None:
+        recorded = self._history.tell(trial, score, constraints)
+        if recorded.score is not None and recorded.is_feasible:
             self._outbox.message = None
         if isinstance(trial, Trial):
             trial.state, trial.score = recorded.state, recorded.score
+            trial.constraints = recorded.constraints
         return recorded.copy()
 
     def adopt(
@@ -368,6 +380,7 @@ class Agent:
             initial=None if points is None else [*map(self.federation.space.decode, points)],
             within=self._space.parameters if isinstance(self._space, Part) else {},
             surrogate=self._surrogate.state,
+            constraint_models=[model.state for model in self._constraint_models],
             account=self.account,
             inbox=self.inbox.state(),
             signer=self.signer,
@@ -447,6 +460,9 @@ class Agent:
         self._held = saved.held
         D = self.federation.space.dimensions
         self._surrogate = self.settings.model(D, saved.surrogate)
+        self._constraint_models = [
+            self.settings.model(D, state) for state in saved.constraint_models
+        ]
         self.account = saved.account
 
     # Insight
@@ -491,12 +507,19 @@ class Agent:
         return self._history.add(self.federation.space.decode(x), origin, t).copy()
 
     def _target(self, initial: Array | None, rng: np.random.Generator) -> Target:
-        trials = self._history.trials
+        trials, X, C = self._history.trials, self._history.X(), self._history.constraints()
+        feasibility = None
+        if C is not None:
+            new = C.shape[1] - len(self._constraint_models)
+            self._constraint_models += [self.settings.model(X.shape[1]) for _ in range(new)]
+            args = self._constraint_models, X, C, self.settings.scores, rng
+            feasibility = Feasibility(*args)
         return Target(
             t=1 + self._history.queries(),
             space=self._space,
-            X=self._history.X(),
+            X=X,
             y=self.settings.scores(self._history.y()).z,
+            feasibility=feasibility,
             open_points=self._history.open_points(),
             initial=initial,
             starting=self.starting,

@@ -62,7 +62,11 @@ class Outbox:
 
     def informing(self) -> list[int]:
         trials = self.history.trials
-        return [n for n in self.history.order if self.settings.informs(trials[n])]
+        return [
+            number
+            for number in self.history.order
+            if self.settings.informs(trials[number]) and trials[number].is_feasible
+        ]
 
     def _best_point(self, y: Array) -> Array:
         return self.history.points[self.informing()[int(np.argmax(y))]]
@@ -102,13 +106,15 @@ class Outbox:
             regression, y = self.evidence()
             if not len(y):
                 raise ValueError(
-                    f"agent {self.name!r} has nothing to hand out yet: tell it a score first"
+                    f"agent {self.name!r} has nothing to hand out yet: tell it the score of a "
+                    "feasible trial first"
                 )
             self.message = self._compose(regression.posterior(y), y)
         return self.message
 
     def _compose(self, belief: Posterior, y: Array) -> Message:
-        federation, sequence = self.federation, len(self.history.order)
+        # What breaks a constraint does not count: it must not be told from what was never tried.
+        federation, sequence = self.federation, self.history.count_feasible()
         header = {
             "fingerprint": federation.fingerprint,
             "sender": self.name,

@@ -66,6 +66,7 @@ class Saved(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     initial: list[dict[str, Value]] | None
     within: dict[str, Float | Int | Categorical]
     surrogate: SurrogateState
+    constraint_models: list[SurrogateState]
     account: Account
     inbox: dict[str, Any]
     signer: str
@@ -127,7 +128,14 @@ def _check(saved: Saved, federation: Federation) -> None:
         _check_trial(trial, saved.name)
         complete += [number] if trial.state == "complete" else []
     _require(sorted(saved.order) == complete, "order does not have each complete trial once")
-    _check_model(saved.surrogate, federation.space.dimensions)
+    for state in (saved.surrogate, *saved.constraint_models):
+        _check_model(state, federation.space.dimensions)
+    widths = {len(saved.trials[number].constraints) for number in complete}
+    _require(len(widths) <= 1, "trials have different numbers of constraints")
+    _require(
+        len(saved.constraint_models) <= max(widths, default=0),
+        "there are more models of constraints than constraints",
+    )
     samples = getattr(saved.policy, "samples", 0)
     _require(samples <= _MOST_SAMPLES, f"the policy has {samples:,} samples")
     if saved.settings is not None:
@@ -142,6 +150,8 @@ def _check_trial(trial: Trial, agent: str) -> None:
     is_scored = trial.score is not None and math.isfinite(trial.score)
     is_told = is_scored if trial.state == "complete" else trial.score is None
     _require(is_told, f"{what} is {trial.state} with score {trial.score}")
+    is_sound = trial.score is not None or not trial.constraints
+    _require(is_sound and all(map(math.isfinite, trial.constraints)), f"{what} has constraints")
     _require(trial.t is None or trial.t >= 1, f"{what} has t = {trial.t}")
     for name in (*trial.credit, *trial.trust):
         check_name(name)

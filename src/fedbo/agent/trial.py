@@ -29,6 +29,7 @@ class Trial(msgspec.Struct, kw_only=True):
         t: The number of the policy's query, from 1; None if no policy chose it.
         state: ``"pending"``, ``"complete"`` or ``"failed"``.
         score: The score in the user's units, once it is complete.
+        constraints: Values of the constraints; it is feasible if none is above 0.
         agent: The name of the agent that the trial belongs to.
 
     >>> trial = Trial(number=0, params={"C": 1.0}, origin=Origin("peer", {"site-a": 1.0}), t=1)
@@ -42,7 +43,13 @@ class Trial(msgspec.Struct, kw_only=True):
     t: int | None = None
     state: State = "pending"
     score: float | None = None
+    constraints: tuple[float, ...] = ()
     agent: str = ""
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether no constraint is broken."""
+        return all(value <= 0.0 for value in self.constraints)
 
     @property
     def source(self) -> Source:
@@ -112,13 +119,18 @@ class History:
             self.trials.append(trial)
         self.order = [*order]
 
-    def tell(self, trial: Trial | Mapping[str, Value], score: float | None) -> Trial:
+    def tell(
+        self,
+        trial: Trial | Mapping[str, Value],
+        score: float | None,
+        constraints: Sequence[float] = (),
+    ) -> Trial:
         """Record the score of a trial, or of params that were never asked for."""
         if isinstance(trial, Trial):
             mine = self._pending(trial)
-            _check_score(mine.number, mine.params, score)
+            self._check(mine.number, mine.params, score, constraints)
         elif isinstance(trial, Mapping):
-            _check_score(len(self.trials), trial, score)
+            self._check(len(self.trials), trial, score, constraints)
             mine = self.add(trial)
         else:
             raise TypeError(f"tell got {trial!r}, expected a trial from ask() or its params")
@@ -126,8 +138,30 @@ class History:
             mine.state = "failed"
         else:
             mine.state, mine.score = "complete", float(score)
+            mine.constraints = tuple(map(float, constraints))
             self.order.append(mine.number)
         return mine
+
+    def _check(
+        self,
+        number: int,
+        params: Mapping[str, Value],
+        score: float | None,
+        constraints: Sequence[float],
+    ) -> None:
+        if score is not None and not _is_number(score):
+            raise ValueError(
+                f"trial {number} with {params} was told {score!r}, expected a finite number, or "
+                "None if it failed; nothing was recorded"
+            )
+        expected = len(self.trials[self.order[0]].constraints if self.order else constraints)
+        is_right = all(map(_is_number, constraints)) and len(constraints) == expected
+        if score is not None and not is_right:
+            raise ValueError(
+                f"trial {number} with {params} was told the constraints {constraints!r}, expected "
+                f"{expected} finite numbers, as with the first score, each at most 0 if that "
+                "constraint is satisfied; nothing was recorded"
+            )
 
     def _pending(self, trial: Trial) -> Trial:
         mine = self.trials[trial.number] if 0 <= trial.number < len(self.trials) else None
@@ -157,6 +191,15 @@ class History:
         chosen = self.order if numbers is None else numbers
         scores = [self.trials[number].score for number in chosen]
         return self._space.sign * np.array(scores, dtype=np.float64)
+
+    def constraints(self) -> Array | None:
+        """Return the values of the constraints (n, J) of all scores; None without constraints."""
+        rows = [self.trials[number].constraints for number in self.order]
+        return np.array(rows) if rows and rows[0] else None
+
+    def count_feasible(self) -> int:
+        """Count the scores of feasible trials."""
+        return sum(self.trials[number].is_feasible for number in self.order)
 
     def open_points(self) -> Array:
         """Return the points (m, D) that have no score: those of pending and failed trials."""
@@ -193,13 +236,9 @@ class Account(msgspec.Struct):
             self.sent.count(message)
 
 
-def _check_score(number: int, params: Mapping[str, Value], score: float | None) -> None:
+def _is_number(value: object) -> bool:
     try:
-        is_sound = score is None or (np.ndim(score) == 0 and math.isfinite(score))
+        is_finite = np.ndim(value) == 0 and math.isfinite(value)  # type: ignore[arg-type]
     except (TypeError, OverflowError):
-        is_sound = False
-    if not is_sound or isinstance(score, bool | np.timedelta64):
-        raise ValueError(
-            f"trial {number} with {params} was told {score!r}, expected a finite number, or None "
-            "if it failed; nothing was recorded"
-        )
+        return False
+    return is_finite and not isinstance(value, bool | np.timedelta64)

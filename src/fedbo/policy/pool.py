@@ -53,7 +53,7 @@ from scipy.linalg.lapack import dtrtrs
 
 from fedbo.message.inbox import Single
 from fedbo.model.argmax import Search
-from fedbo.model.kernel import Array, Twins, cholesky, kernel_named, squared_distances
+from fedbo.model.kernel import Array, Mask, Twins, cholesky, kernel_named, squared_distances
 from fedbo.policy.base import Gradual, Policy, Schedule, schedule_from
 from fedbo.policy.improvement import Improvement, OwnImprovement, improvement_and_slopes
 from fedbo.policy.peers import Peers
@@ -100,7 +100,7 @@ def query_alone(target: Target, is_draw: bool) -> Query:
     if is_draw or not len(target.X):
         return target.query_draw(target.own_draw())
     belief = target.belief.marginal()
-    best = float(belief.predict(target.X)[0].max())
+    best = float(belief.predict(target.X[target.contenders])[0].max())
     return target.query_acquisition(OwnImprovement(belief, best), or_next_best=True)
 
 
@@ -155,7 +155,7 @@ class Pool(Improvement):
         self.search = Search(screened=min(32 * 2**target.space.dimensions, _SCREENED))
         self._basis = target.federation.basis
         self.shares, self._m = peers.w, peers.m
-        best = target.X[np.argsort(-target.y)[:1]]
+        best = target.X[np.argsort(-target.merit)[:1]]
         self._at_best = peers.values(best).sum(axis=0)  # 0 before the first score
         self._nu, self._S = prior(peers.m, peers.R, self.shares)
 
@@ -164,11 +164,11 @@ class Pool(Improvement):
         self._own_scales = np.asarray(self._hyper.length_scales)
         self.length_scales = np.minimum(target.phi.length_scales, self._own_scales)
         self._visited = np.concatenate([target.X, target.open_points[-_OPEN:]])
-        self._fit(target.y)
+        self._fit(target.y, target.contenders)
         B = self._basis.vectors
         self._twins = Twins(B, self._basis.mean @ B, self._nu, self._S, self._S_Psi)
 
-    def _fit(self, y: Array) -> None:
+    def _fit(self, y: Array, contenders: Mask) -> None:
         t, noise = len(y), self._hyper.noise_variance
         Psi, own = self._basis.coordinates(self._visited), self._own(self._visited)
         self._S_Psi = self._S @ Psi.T  # (k, t)
@@ -178,7 +178,9 @@ class Pool(Improvement):
         u[:t] = _solved(self._L[:t, :t], y - mean[:t])
         self._alpha = _solved(self._L, u, transposed=True)
         #: The largest score that is expected at a point tried.
-        self.best = float((mean + K @ self._alpha).max()) if len(K) else 0.0
+        expected = mean + K @ self._alpha
+        expected[:t][~contenders] = -np.inf
+        self.best = float(expected.max()) if len(K) else 0.0
 
         alone = cholesky(own[:t, :t] + _CONSTANT, noise)
         odds = _log_evidence(self._L[:t, :t], u[:t]) - _log_evidence(alone, _solved(alone, y))

@@ -86,14 +86,14 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
     def acquisition(self, target: Target, own: float, peers: Array) -> SampledFunction:
         """Return log EI of the ensemble with these shares, over its best prediction so far."""
         belief = target.belief.marginal()
-        rows = np.flatnonzero(peers)
+        rows, X = np.flatnonzero(peers), target.X[target.contenders]
         if not len(rows):
-            return ExpectedImprovement(belief, best=float(belief.predict(target.X)[0].max()))
+            return ExpectedImprovement(belief, best=float(belief.predict(X)[0].max()))
         shares, inbox = peers[rows], target.beliefs
         nu = shares @ inbox.nu[rows]
         R = (shares[:, None, None] * inbox.R[rows]).reshape(-1, inbox.M)
         A = (shares @ shares) * np.eye(inbox.M) - R.T @ R
-        return EnsembleImprovement(belief, own, target.phi, nu, A, target.X)
+        return EnsembleImprovement(belief, own, target.phi, nu, A, X)
 
 
 def ranking_shares(own: Counts, peers: Counts, dilution: float | None) -> tuple[float, Array]:

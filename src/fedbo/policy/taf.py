@@ -88,7 +88,7 @@ class TAF(Policy, frozen=True, tag="taf"):
 
     def acquisition(self, target: Target, shares: Array) -> SampledFunction:
         """Return the logarithm of the acquisition function with these shares of the peers."""
-        best = float(target.y.max()) if len(target.y) else 0.0
+        best = float(target.merit.max()) if len(target.y) else 0.0
         own = ExpectedImprovement(target.belief.marginal(), best)
         rows = np.flatnonzero(shares)
         if not len(rows):

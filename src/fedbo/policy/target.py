@@ -29,6 +29,7 @@ from fedbo.model.features import Features
 from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array, Mask, Rows, squared_distances
 from fedbo.model.surrogate import Surrogate
+from fedbo.policy.feasibility import Feasibility
 
 Source = Literal["initial", "tip", "own", "peer", "pool", "told"]
 Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Array]  # as `argmax`
@@ -111,6 +112,7 @@ class Target:
         space: Where queries may lie.
         X: Points (n, D) of the agent's scores.
         y: Scores (n,) in standard units, to be maximised.
+        feasibility: Where a point is likely to satisfy the agent's constraints; None without any.
         open_points: Points (m, D) that were asked for and have no score: pending or failed.
         surrogate: The agent's own model, which `belief` fits to the scores.
         inbox: The messages that the agent holds.
@@ -133,12 +135,25 @@ class Target:
     inbox: Inbox
     federation: Federation
     rng: np.random.Generator
+    feasibility: Feasibility | None = None
     initial: Array | None = None
     starting: bool = False
     sources: Sequence[Source] = ()
     open_sources: Sequence[Source] = ()
     maximiser: Maximiser = argmax
     repeats: bool = False
+
+    @cached_property
+    def merit(self) -> Array:
+        """Scores (n,), −∞ where a constraint is broken; all as they are if no point is feasible."""
+        if self.feasibility is None or not self.feasibility.at_X.any():
+            return self.y
+        return np.where(self.feasibility.at_X, self.y, -np.inf)
+
+    @property
+    def contenders(self) -> Mask:
+        """Which rows of X may hold the best point: the feasible ones, or all if none is."""
+        return self.merit > -np.inf
 
     # What the agent and its peers believe
 
@@ -221,7 +236,9 @@ class Target:
         Points (n, D) that are taken are passed over if the search found others. Listed points are
         not repeated until all were tried, whatever is taken.
         """
-        best = self.X[np.argsort(-self.y)[:_BEST]]
+        best = self.X[np.argsort(-self.merit)[:_BEST]]
+        if self.feasibility is not None:
+            function = self.feasibility.restrict(function)
         if self.space.points is not None:
             taken = None if self.repeats else self._was_tried
         return self.maximiser(function, self.space, best, taken)

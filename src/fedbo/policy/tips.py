@@ -58,7 +58,7 @@ def first_trial(target: Target, peers: Peers | None) -> Query | None:
 
 def _initial_point_is_best(target: Target, sources: Sequence[Source]) -> bool:
     """Whether the last trial was an initial point, and one of them is best so far."""
-    best = target.sources[int(target.y.argmax())] if len(target.y) else None
+    best = target.sources[int(target.merit.argmax())] if len(target.y) else None
     return sources[-1] == best == "initial"
 
 
@@ -71,7 +71,7 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
     if not len(tips):
         return None
     w = peers.w * is_mature
-    best = target.X[np.argmax(target.y)][None] if len(target.y) else target.X
+    best = target.X[np.argmax(target.merit)][None] if len(target.y) else target.X
     before = np.concatenate([best, target.open_points])
     covered = peers.regret(before).min(axis=0, initial=1.0)
     gains = w * np.maximum(covered - peers.regret(tips), 0.0)  # (tips, K)
@@ -86,7 +86,7 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
 def _followed_in_a_row(target: Target) -> int:
     """Count the tips since an own query found a new best point."""
     count, best = 0, -np.inf
-    for source, score in zip(target.sources, target.y, strict=True):
+    for source, score in zip(target.sources, target.merit, strict=True):
         if source == "tip":
             count += 1
         elif source in ("own", "pool", "peer") and score > best:
