@@ -108,6 +108,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(agent: Agent, draws: int = 32, numbers: Mapping[int, int] | None = None) -> Explanation:
     """Explain an agent's queries; this changes nothing in the agent.
 
+    A trial that breaks a constraint counts as failed.
+
     Args:
         agent: The agent, with at least one score.
         draws: Number of replays for the estimate of trials saved.
@@ -120,10 +122,11 @@ def explain(agent: Agent, draws: int = 32, numbers: Mapping[int, int] | None = N
     trials = agent.trials
     if numbers is not None:
         trials = [replace(trials[own], number=number) for number, own in sorted(numbers.items())]
+    trials = [t if t.is_feasible else replace(t, score=None, state="failed") for t in trials]
     complete = [trial for trial in trials if trial.score is not None]
     if not complete:
         raise ValueError(
-            f"agent {agent.name!r} has no scores yet: ask() for a trial, tell() its score"
+            f"agent {agent.name!r} has no scores yet of feasible trials: ask() and tell()"
         )
     influenced = _influenced(agent, complete)
     verdict = _silence(complete, influenced)
@@ -164,6 +167,8 @@ def _influenced(agent: Agent, complete: Sequence[Trial]) -> NDArray[np.bool_]:
 def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
     """Return why nothing can be said about trials saved; empty if something can."""
     n = len(complete)
+    if any(trial.constraints for trial in complete):
+        return "No estimate: solo agents are replayed from scores, and know no constraints."
     if not influenced.any():
         return f"None of the {n} queries came from peers: so far collaborating changed nothing."
     if not influenced[:LONGEST].any():
