@@ -24,9 +24,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_ndtr
 
-from fedbo.model.argmax import SampledFunction, Tabled
+from fedbo.model.argmax import SampledFunction, Search, Tabled
 from fedbo.model.kernel import Array, Mask
-from fedbo.model.surrogate import Marginal, Scores, Surrogate
+from fedbo.model.surrogate import Marginal, Standardised, Surrogate
 from fedbo.policy.improvement import LEAST_VARIANCE, deviation
 
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
@@ -48,7 +48,7 @@ class Feasibility:
         models: Sequence[Surrogate],
         X: Array,
         C: Array,
-        standard: Callable[[Array], Scores],
+        standard: Callable[[Array], Standardised],
         rng: np.random.Generator,
     ) -> None:
         self._models, self._X, self._C, self._standard, self._rng = models, X, C, standard, rng
@@ -110,7 +110,7 @@ class Restricted:
     def __init__(self, function: SampledFunction, probability: LogProbability) -> None:
         self._function, self._probability = function, probability
         self.length_scales = np.minimum(function.length_scales, probability.length_scales)
-        self.search = function.search
+        self.search: Search = getattr(function, "search", Search())
 
     def __call__(self, X: Array) -> Array:
         return self._function(X) + self._probability(X)
