@@ -34,6 +34,7 @@ _BURST = 4  # seconds of requests that may come at once
 _BESIDE = 64  # bytes of a publication beside the message
 _LOOK = 60.0  # seconds between two looks for releases that are due
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 #: Where the numbers of several workers meet; prometheus_client looks when it is imported.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -89,7 +90,8 @@ class Metrics:
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request; of its path, only the template of the route is known."""
-        self._requests.labels(route, method, str(status)).observe(seconds)
+        known = method if method in _METHODS else "other"  # anyone may invent methods
+        self._requests.labels(route, known, str(status)).observe(seconds)
 
     def render(self, counts: Mapping[str, int]) -> bytes:
         """Return all numbers as Prometheus reads them, and how much of each thing there is."""

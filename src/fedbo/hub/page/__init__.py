@@ -6,7 +6,7 @@ documentation of the API, comes from the wheel of fastapi-offline.
 
 from __future__ import annotations
 
-from importlib import resources
+from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -31,6 +31,7 @@ from fedbo.hub.routes import Name, Question
 #: How many members one answer lists.
 MOST_MEMBERS = 200
 _EVENTS = 40  # that are shown
+_FOLDER = Path(__file__).parent / "static"
 
 router = APIRouter(route_class=BoundedRoute)
 files = StaticFiles(packages=[(__name__, "static"), ("fastapi_offline", "static")])
@@ -40,18 +41,13 @@ files = StaticFiles(packages=[(__name__, "static"), ("fastapi_offline", "static"
 @router.head("/", include_in_schema=False)
 def index() -> Response:
     """Return the page."""
-    return _page("index.html")
+    return FileResponse(_FOLDER / "index.html")
 
 
 @router.get("/docs", include_in_schema=False)
 def docs() -> Response:
     """Return the documentation of the API."""
-    return _page("docs.html")
-
-
-def _page(name: str) -> Response:
-    with resources.as_file(resources.files(__name__) / "static" / name) as path:
-        return FileResponse(path)
+    return FileResponse(_FOLDER / "docs.html")
 
 
 class LogIn(Question):
