@@ -90,7 +90,7 @@ def test_what_is_not_a_contribution_is_refused(lung: Lung) -> None:
     lung.make()
     (made,) = lung.fetch()
     assert problem(put(lung, made, "a")) == "wrong-message"
-    assert problem(put(lung, bytes(2000), "a")) == "too-large"
+    assert problem(put(lung, bytes(5000), "a")) == "too-large"
     assert problem(put(lung, contribution(AGREED, "b"), "a")) == "wrong-sender"
     reported = put(lung, contribution(AGREED, "a", 2), "a", progress=Progress(3))
     assert problem(reported) == "private-federation"
