@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from policy.ensembles import peers_of
 
 from fedbo import TS, Agent, Federation, Float
-from fedbo.message import Kind
-from fedbo.message.inbox import BeliefInbox, Held, Inbox, reduction
+from fedbo.message import Kind, Message
+from fedbo.message.inbox import BeliefInbox, Held, Inbox, held
 from fedbo.policy import Target
 from fedbo.policy import peers as module
 from fedbo.policy.peers import Peers, Ranking
@@ -78,8 +78,8 @@ def target_told(federation: Federation, claims: list[tuple[np.ndarray, np.ndarra
     """A target with beliefs of these means, covariances and numbers of trials."""
     inbox = BeliefInbox(federation.coordinates, D=federation.space.dimensions)
     for n, (mean, C, t_n) in enumerate(claims):
-        content = mean.astype(np.float32), reduction(C).astype(np.float32)
-        inbox.hold(Held(f"peer-{n}", 1, t_n, content))
+        header = {"fingerprint": bytes(16), "sender": f"peer-{n}", "sequence": 1, "t_n": t_n}
+        inbox.hold(held(Message.of_belief(mean, C, 0.0, **header)))
     return target_of(federation, inbox)
 
 
