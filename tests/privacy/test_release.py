@@ -217,10 +217,12 @@ def test_only_contributions_of_this_federation_are_summed() -> None:
         release(SQUARE, [None])
 
 
-def test_a_member_that_claims_too_many_trials_does_not_prevent_the_release() -> None:
+@pytest.mark.parametrize("claim", [30, 2**31 - 1])
+def test_a_member_that_claims_many_trials_counts_for_ten_at_most(claim: int) -> None:
     agreed = planned(SQUARE, 2.0, 1e-3)
-    given = [contribution(agreed, "a", t_n=2**31 - 1), contribution(agreed, "b")]
-    assert release(agreed, given, source=Simulated(0)).trials == 2**31 - 1
+    given = [contribution(agreed, f"site-{i}", t_n=10) for i in range(9)]
+    given.append(contribution(agreed, "evil", t_n=claim))
+    assert release(agreed, given, source=Simulated(0)).trials == 90 + min(claim, 100)
 
 
 # Noise and cost

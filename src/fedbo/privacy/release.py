@@ -60,6 +60,7 @@ FIRST = 3
 
 _DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
 _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
+_CLAIM = 10  # times the usual number of trials
 _MANY = 300  # members from which the second moments of all coordinates are worth their noise
 
 
@@ -139,8 +140,10 @@ def composed(
         votes[message.cell] += STEPS
         v = lifted(unit(message.y.astype(np.float64)), c, e)
         sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
-    if trials is None:  # one member that claims too many must not prevent the release
-        trials = min(sum(message.t_n for message in present), COUNTER_LIMITS["t_n"])
+    if trials is None:  # no claim counts for more than ten usual ones
+        counts = np.array([message.t_n for message in present] or [0])
+        most = min(_CLAIM * np.median(counts), COUNTER_LIMITS["t_n"] // len(counts))
+        trials = int(np.minimum(counts, most).sum())
     return Release(
         fingerprint=federation.fingerprint,
         sender=plan.by,
