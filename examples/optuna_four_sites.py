@@ -116,7 +116,7 @@ def main() -> None:
         sources = Counter(trial.system_attrs["fedbo:query"]["source"] for trial in trials)
         print("Queries together came from:", dict(sources.most_common()))
         sent = Ledger(folder / "ledger.jsonl").read()
-        print(f"The sites sent {len(sent)} messages of {sent[0].numbers} numbers each.")
+        print(f"The sites sent {len(sent)} messages of {sent[0].nbytes} bytes each.")
     print("This shows how to do it, and is no evidence: other seeds give other results, and so may")
     print("another run, because messages arrive at other times. docs/transfer.md has measurements.")
 
