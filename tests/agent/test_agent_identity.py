@@ -135,6 +135,10 @@ def test_one_member_cannot_be_a_crowd() -> None:
     messages = [told(name, keys).message() for name in names]
     with pytest.warns(UserWarning, match=f"holds those of {MOST_AGENTS} agents of 'a'"):
         assert agent.receive(messages) == MOST_AGENTS
+    for i in range(20):  # nor if it withdraws a message for each new one
+        agent.forget([agent.inbox.senders[i % 2]])
+        agent.receive([told(f"a/{i}/{j:02}", keys).message() for j in range(3)])
+        assert len(agent.inbox) == MOST_AGENTS
 
 
 def forged(sender: str, keys: KeyPair | None = None) -> Message:

@@ -34,7 +34,6 @@ from fedbo.exchange import (
     FolderExchange,
     exchange_at,
 )
-from fedbo.exchange.choice import most_bytes
 from fedbo.exchange.folder import file_name, seal
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Withdrawal
@@ -224,7 +223,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
     largest = new_keys().sign(
         message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
     )
-    most = most_bytes(federation)
+    most = federation.most_bytes
     assert most - 512 < len(seal(largest)) <= most
     exchange = FolderExchange(tmp_path)
     exchange.publish(largest)

@@ -10,7 +10,6 @@ from contracts.releases import contribution, private, released
 from msgspec.structs import replace
 
 from fedbo.exchange import FolderExchange, MemoryExchange
-from fedbo.exchange.choice import most_bytes
 from fedbo.exchange.folder import file_name, name_of, seal
 from fedbo.identity import Keyring
 
@@ -55,6 +54,6 @@ def test_the_largest_release_is_read(folder: FolderExchange, members: int) -> No
         sums=(2**62,) * len(one.sums),
     )
     assert (len(one.votes), len(one.sums)) == (64, 152)
-    assert len(seal(huge)) < most_bytes(square)
+    assert len(seal(huge)) < square.most_bytes
     folder.publish(huge)
     assert folder.fetch(square) == [huge]

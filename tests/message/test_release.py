@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,25 @@ def test_what_a_revoked_key_has_published_is_forgotten(agreed: Federation) -> No
     keyring.revoke(keys.public)
     assert agent.ask().params == fedbo.Agent(agreed, seed=0).ask().params
     assert len(agent.inbox) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_hostile_release_overflows_nothing(agreed: Federation, seed: int, tmp_path: Path) -> None:
+    """Every number may be as large or as small as its form allows; a warning would be an error."""
+    rng, one = np.random.default_rng(seed), published(agreed, members=5)
+    whole = [0, 1, -1, 2**31, -(2**52), 2**62, -(2**62)]
+    changes: dict[str, Any] = {
+        "weight": rng.choice([2.0**-10, 0.5, 2.0**10]).item(),
+        "sums_deviation": rng.choice([one.sums_deviation, 2.0**40]).item(),
+        "votes_scale": rng.choice([one.votes_scale, 1.0, 2.0**40]).item(),
+        "members": rng.choice([1, 5, 2**31 - 1]).item(),
+        "votes": tuple(rng.choice(whole, len(one.votes)).tolist()),
+        "sums": tuple(rng.choice(whole, len(one.sums)).tolist()),
+    }
+    agent = fedbo.Agent(agreed, seed=0)
+    with contextlib.suppress(MessageRefused):  # it has too little noise
+        agent.receive(replace(one, **changes).encode())
+        assert np.isfinite(agent.inbox.nu).all() and np.isfinite(agent.inbox.omega).all()
+        agent.ask()
+        agent.save(tmp_path / "agent")
+        assert len(fedbo.Agent.load(tmp_path / "agent").inbox) == 64

@@ -25,7 +25,7 @@ from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
-from fedbo.message.message import Heard, Message, read
+from fedbo.message.message import Heard, Message
 from fedbo.message.release import Release, draw_names
 from fedbo.message.signed import MOST_AGENTS, MessageRefused, check_name, member, parse_key
 from fedbo.model.kernel import Array, one_thread
@@ -251,7 +251,7 @@ class Agent:
             messages = [messages]
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
-        decoded = [_decoded(i, message) for i, message in enumerate(messages)]
+        decoded = [_heard(self.federation, i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self._check(message)
         theirs = [m for m in decoded if isinstance(m, Release) or m.sender != self.name]
@@ -288,7 +288,6 @@ class Agent:
         return self.inbox.remove(gone)
 
     def _check(self, message: Heard) -> None:
-        self.federation.check(message)
         if isinstance(message, Release):
             check_noise(self.federation, message)
         elif self.federation.privacy is not None:
@@ -546,15 +545,17 @@ def _keys_of(signer: str, keys: KeyPair | None, name: str) -> KeyPair | None:
     return keys
 
 
-def _decoded(i: int, message: Wire) -> Heard:
-    if isinstance(message, Message | Release):
-        return message
-    if not isinstance(message, bytes | bytearray):
+def _heard(federation: Federation, i: int, message: Wire) -> Heard:
+    """Return a message or release that fits the federation, of which i were before it."""
+    if not isinstance(message, Message | Release | bytes | bytearray):
         raise TypeError(
             f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
         )
+    if isinstance(message, Message | Release):
+        federation.check(message)
+        return message
     try:
-        content = read(message)
+        content = federation.read(message)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
     if isinstance(content, Heard):

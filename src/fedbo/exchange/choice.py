@@ -60,15 +60,6 @@ class OpenExchange(Exchange):
         return [message for message in messages if isinstance(message, Message)]
 
 
-def most_bytes(federation: Federation) -> int:
-    """Return how many bytes a message, release or withdrawal of a federation can have at most.
-
-    Nothing larger is read, wherever it comes from: a folder, a hub, a member, or a node of a fleet.
-    """
-    most = min(LARGEST, federation.sent_bytes + BESIDE)
-    return most if federation.privacy is None else max(most, RELEASE)
-
-
 def signature_fault(signed: Heard | Withdrawal) -> str | None:
     """Say what is wrong with a signature; None if it is valid, or if there is none."""
     try:

@@ -36,7 +36,6 @@ from fedbo.exchange.choice import (
     choose,
     foreign,
     is_withdrawable,
-    most_bytes,
     replaces,
     standing,
     tell,
@@ -133,7 +132,7 @@ class FolderExchange(OpenExchange):
             root.subfolder(str(federation.fingerprint)) as home,
             home.alone(),
         ):
-            message = _load(home, name, most_bytes(federation))
+            message = _load(home, name, federation.most_bytes)
             if is_withdrawable(message, federation, sender, keys, mine):
                 if keys is not None and standing([message], _withdrawals(home, message)):
                     withdrawal = withdrawal_of(message, keys)
@@ -184,7 +183,7 @@ class FolderExchange(OpenExchange):
             yield root
 
     def _chosen(self, federation: Federation) -> list[Heard]:
-        own, most = federation.fingerprint, most_bytes(federation)
+        own, most = federation.fingerprint, federation.most_bytes
         limit = min(MOST_FILES, MOST_HELD // most)
         contents: dict[str, Content] = {}
         notices: list[str] = []

@@ -16,8 +16,8 @@ from fedbo.federation import file
 from fedbo.federation.plan import Plan
 from fedbo.message.compact import MOST_CELLS, Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
-from fedbo.message.message import Heard, Kind, Message, MessageKind
-from fedbo.message.release import COORDINATES, Release
+from fedbo.message.message import Heard, Kind, Message, MessageKind, read
+from fedbo.message.release import COORDINATES, RELEASE_BYTES, Release
 from fedbo.message.signed import (
     Fingerprint,
     MessageRefused,
@@ -53,6 +53,7 @@ _NOISE_LIMITS = (1e-10, 1e6)
 _KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
 _SHOWN = 16  # bytes of a tip that an error repeats
+_BESIDE = 512  # bytes beside the numbers, or more: names, counters, the key and the signature
 
 
 class FederationMismatch(ValueError):
@@ -282,6 +283,26 @@ class Federation:
                 *([self.basis.digest] if self.is_compact or self.privacy is not None else []),
             ],
         )
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes a message, withdrawal or release can have at most."""
+        largest = self.sent_bytes if self.privacy is None else max(self.sent_bytes, RELEASE_BYTES)
+        return largest + _BESIDE
+
+    def read(self, data: bytes | bytearray | memoryview) -> Heard | Withdrawal:
+        """Return what these bytes hold if it fits this federation; its signature is not checked.
+
+        Whatever comes from outside enters here: nothing is unpacked before its size is known.
+
+        Raises:
+            MessageRefused: If it is too large, damaged, or does not fit; the text says why.
+        """
+        if len(data) > (most := self.most_bytes):
+            raise MessageRefused(f"it has {len(data):,} bytes, expected at most {most:,}")
+        content = read(data)
+        self.check(content)
+        return content
 
     def check(self, content: Heard | Withdrawal) -> None:
         """Raise `MessageRefused`, with the reason, if this does not fit the federation."""

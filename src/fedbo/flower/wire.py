@@ -15,9 +15,9 @@ import msgspec
 from flwr.app import ConfigRecord, RecordDict
 from msgspec import Meta
 
-from fedbo.exchange.choice import LARGEST, most_bytes
+from fedbo.exchange.choice import LARGEST
 from fedbo.federation.federation import Federation
-from fedbo.message import Heard, MessageRefused, Withdrawal, read
+from fedbo.message import Heard, MessageRefused, Withdrawal
 from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
@@ -77,9 +77,7 @@ def unpacked(content: RecordDict, kind: type[T]) -> T:
 
 
 def opened(federation: Federation, data: bytes) -> Heard:
-    """Unpack a message or release that is no larger than one of this federation can be."""
-    if len(data) > (most := most_bytes(federation)):
-        raise MessageRefused(f"it has {len(data):,} bytes, expected up to {most:,}")
-    if isinstance(content := read(data), Withdrawal):
+    """Unpack a message or release that fits this federation."""
+    if isinstance(content := federation.read(data), Withdrawal):
         raise MessageRefused("it is a withdrawal, expected a message or a release")
     return content

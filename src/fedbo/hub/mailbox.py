@@ -19,7 +19,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.routes import Name
 from fedbo.hub.store import Caller
 from fedbo.identity import verify
-from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
+from fedbo.message import Message, MessageRefused, Release, Withdrawal
 from fedbo.message.signed import SENDER_BYTES, key_text, member
 from fedbo.outside import shortened
 
@@ -157,12 +157,11 @@ def withdraw(service: Running, caller: AnyMember, federation: Name, sender: Send
 def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Withdrawal:
     """Read what a member publishes, and check that it is the member's and fits the federation."""
     try:
-        signed = read(content)
+        signed = agreed.read(content)
         if isinstance(signed, Release):
             raise MessageRefused("it is a private release, which only the hub itself makes")
         _check_sender(caller, signed.sender)
         _check_key(caller, signed)
-        agreed.check(signed)
         return signed
     except MessageRefused as error:
         raise Refused("wrong-message", shortened(str(error), 500)) from None

@@ -22,7 +22,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedbo.exchange.choice import most_bytes
 from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
@@ -147,7 +146,7 @@ class Service:
 
     def _most_bytes(self, federation_id: int) -> int:
         """Return how many bytes what a member of a federation publishes has at most."""
-        return most_bytes(self.agreed(federation_id)) + _BESIDE
+        return self.agreed(federation_id).most_bytes + _BESIDE
 
     def count_request(self, member_id: int) -> None:
         """Count a request of a member; `Refused` if there were too many."""

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.message.message import Kind, Message
-from fedbo.message.signed import COUNTER_LIMITS, check_name
+from fedbo.message.signed import COUNTER_LIMITS, DRAW, check_name
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -225,7 +225,7 @@ class Inbox:
             ValueError: If no inbox of this size has this state.
         """
         for sender in state["senders"]:
-            check_name(sender)
+            check_name(sender.replace(DRAW, "/"))  # or that of a draw of a release
         n = len(state["senders"])
         self._make_room(n)
         if len({self._add_sender(sender) for sender in state["senders"]}) < n:

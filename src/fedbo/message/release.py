@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from fedbo.message import signed
+from fedbo.message.compact import MOST_CELLS
 from fedbo.message.signed import DRAW, MessageRefused, Signed, check_name
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
@@ -22,12 +25,14 @@ COORDINATES = 16
 #: The longest name of who makes releases, in bytes of UTF-8: their draws have longer names.
 SENDER_BYTES = signed.SENDER_BYTES - len(DRAW) - 2
 _LIMITS = (
-    (("epsilon", "delta", "votes_scale", "sums_deviation", "weight"), 2.0**-60, 2.0**40),
+    (("epsilon", "delta", "votes_scale", "sums_deviation"), 2.0**-60, 2.0**40),
+    (("weight",), 2.0**-10, 2.0**10),
     (("releases", "members"), 1, 2**31 - 1),
     (("trials", "squared"), 0, 2**31 - 1),
 )
-_MOST_NUMBERS = 4096  # votes, and sums
+_MOST_SUMS = COORDINATES + COORDINATES * (COORDINATES + 1) // 2
 _LARGEST = 2**62  # of a vote or a sum
+RELEASE_BYTES = 9 * (MOST_CELLS + _MOST_SUMS)  #: of its votes and sums
 
 
 class Release(Signed, frozen=True, kw_only=True, tag=3):
@@ -55,9 +60,9 @@ class Release(Signed, frozen=True, kw_only=True, tag=3):
     releases: int
     members: int
     trials: int
-    votes: tuple[int, ...]
+    votes: Annotated[tuple[int, ...], Meta(max_length=MOST_CELLS)]  # checked before it is read
     votes_scale: float
-    sums: tuple[int, ...]
+    sums: Annotated[tuple[int, ...], Meta(max_length=_MOST_SUMS)]
     sums_deviation: float
     weight: float
     squared: int
@@ -70,11 +75,13 @@ class Release(Signed, frozen=True, kw_only=True, tag=3):
             for name in names:
                 if not least <= (value := getattr(self, name)) <= most:
                     raise MessageRefused(f"{name} is {value}, expected {least:g} to {most:g}")
-        for name in ("votes", "sums"):
-            values = getattr(self, name)
-            if not 1 <= len(values) <= _MOST_NUMBERS or max(map(abs, values)) > _LARGEST:
-                expected = f"expected 1 to {_MOST_NUMBERS}, from -2**62 to 2**62"
-                raise MessageRefused(f"{name} has {len(values)} numbers, {expected}")
+        for name, numbers, most in (
+            ("votes", self.votes, MOST_CELLS),
+            ("sums", self.sums, _MOST_SUMS),
+        ):
+            if not 1 <= len(numbers) <= most or max(map(abs, numbers)) > _LARGEST:
+                expected = f"expected 1 to {most}, from -2**62 to 2**62"
+                raise MessageRefused(f"{name} has {len(numbers)} numbers, {expected}")
         if self.neighbours != NEIGHBOURS:
             raise MessageRefused(f"neighbours is {self.neighbours!r}, expected {NEIGHBOURS!r}")
 

@@ -213,7 +213,7 @@ def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
     A = second_moments(np.array(published.sums[d:]) * STEP / (N * published.weight), e)
     lam, Q = np.linalg.eigh(A - np.outer(m[:e], m[:e]))
     edge = np.sqrt(2.0 * e) * s / published.weight  # the largest eigenvalue of noise alone
-    lam = np.where(lam > edge, lam - edge**2 / np.maximum(lam, 1e-300), 0.0)
+    lam = np.where(lam > edge, lam - edge**2 / np.maximum(lam, edge), 0.0)
     V = np.zeros((d, d))
     V[:e, :e] = (Q * lam) @ Q.T
     rest = max(0.0, 1.0 - float(m @ m) - float(lam.sum()))

@@ -13,7 +13,6 @@ from fedbo.exchange.choice import (
     Origin,
     choose,
     is_withdrawable,
-    most_bytes,
     origin,
     signature_fault,
     tell,
@@ -102,7 +101,7 @@ class HubExchange(Exchange):
         own = self.member(federation.fingerprint, sender)
         is_withdrawn = False
         for listed in own.listed(sender):
-            message = _read(listed.content, most_bytes(federation))
+            message = _read(listed.content, federation.most_bytes)
             if is_withdrawable(message, federation, sender, keys, mine):
                 if keys is None:
                     own.withdraw(sender)
@@ -184,7 +183,7 @@ class _Held:
         self.cursor = ""
         self.told: set[str] = set()  # each has had its warning
         self._is_private = federation.privacy is not None
-        self._most = most_bytes(federation)
+        self._most = federation.most_bytes
         self._contents: dict[int, Content] = {}  # by number at the hub, the latest last
         self._withdrawals: dict[Origin, Withdrawal] = {}  # the latest last
 
