@@ -202,7 +202,7 @@ def test_backup_and_restore(hub: str, place: Path) -> None:
     run("restore", "missing", "--db", "sqlite:///third.db", code=1)
 
 
-def test_private_releases(place: Path) -> None:
+def test_private_releases(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agreed = private_federation()
     agreed.save(place / "federation.toml")
     (invitation,) = INVITATION.findall(create("lung"))
@@ -216,6 +216,11 @@ def test_private_releases(place: Path) -> None:
     engine.dispose()
     assert "Releases made: 0 of 2;" in words("releases", "lung")
     assert "there is no terminal to ask at; add --yes" in words("release", "lung", code=1)
+    with monkeypatch.context() as before:  # what was contributed since is not released unseen
+        early = store.ledger
+        nobody = {"contributed": 0, "trials": 0}
+        before.setattr(store, "ledger", lambda *args: early(*args).model_copy(update=nobody))
+        assert "just arrived" in words("release", "lung", "--yes", code=1)
     assert "Releases made: 0 of 2;" in words("releases", "lung")
     text = words("release", "lung", "--number", "1", "--yes")
     assert "Release 1 of 2 planned would sum up 1 member with 5 trials together." in text

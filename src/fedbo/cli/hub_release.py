@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.cli import screen
+from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, Name, transaction
 from fedbo.cli.release import Yes, confirm
 from fedbo.hub.names import COMMAND_LINE
@@ -39,7 +39,8 @@ def release(
         ledger = store.ledger(connection, name)
         agreed = store.find_federation(connection, name).agreed
     next_number = len(ledger.releases) + 1
-    if ledger.contributed and next_number <= ledger.planned and number in (None, next_number):
+    is_possible = ledger.is_reconciled and ledger.contributed and next_number <= ledger.planned
+    if is_possible and number in (None, next_number):
         confirm(agreed, next_number, ledger.contributed, ledger.trials, is_sure=yes)
         number = next_number  # and no other, if the hub makes one in the meantime
     with transaction(db, config) as (connection, settings):
@@ -47,6 +48,8 @@ def release(
 
         keys = release_keys(settings)
         made = store.make_release(connection, name, actor=COMMAND_LINE, number=number, keys=keys)
+        if not is_possible:  # nothing was shown, and this transaction ends without a release
+            checks.end("Contributions have just arrived: run the command again.")
         ledger = store.ledger(connection, name)
     screen.say(
         f"Release {made.number} of {name!r} has the contributions of "
