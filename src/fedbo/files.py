@@ -210,14 +210,14 @@ def alone(path: int | str | os.PathLike[str], wait: float | None = None) -> Iter
 def _lock(fd: int, wait: float) -> bool:
     if sys.platform == "win32":
         return False
-    deadline = time.monotonic() + wait
+    begin = time.monotonic()
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if (waited := time.monotonic() - begin) > wait:
                 return False
-            time.sleep(_PAUSE)
+            time.sleep(max(_PAUSE, waited / 20))
         except OSError:
             return False
