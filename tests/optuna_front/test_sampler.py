@@ -28,7 +28,8 @@ from fedbo import (
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Letters
-from fedbo.optuna.study import RECORD, read_asked, read_origin, read_record
+from fedbo.optuna.stored import StoredStudy
+from fedbo.optuna.study import RECORD, ConstraintsRefused, read_asked, read_origin, read_record
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -132,6 +133,24 @@ def test_many_objectives_are_refused() -> None:
     study = study_of(FederatedSampler(FEDERATION), directions=["minimize", "maximize"])
     with pytest.raises(ValueError, match="2 objectives, but FederatedSampler tunes one"):
         study.optimize(bowl, n_trials=1)
+
+
+def test_constraints_are_refused_before_a_score_is_used() -> None:
+    def constrained(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        trial.set_constraint("rate", trial.params["x"] - 0.1)
+        return value
+
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange))
+    with pytest.raises(ConstraintsRefused, match="trial 0 has the constraint 'rate'"):
+        study.optimize(constrained, n_trials=5)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE]  # as Optuna stores it
+    with pytest.raises(ConstraintsRefused):
+        study.optimize(bowl, n_trials=5)
+    with pytest.raises(ConstraintsRefused):
+        StoredStudy(study, FEDERATION).message(exchange)
+    assert exchange.fetch(FEDERATION) == []
 
 
 # Objectives that differ from the federation

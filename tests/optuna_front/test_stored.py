@@ -42,8 +42,8 @@ class Hub(MemoryExchange):
 
 
 def objective(trial: optuna.Trial) -> float:
-    """One with pruned and failed trials, an infinite score, a constraint, and a parameter of its
-    own that only some trials have."""
+    """One with pruned and failed trials, an infinite score, and a parameter of its own that only
+    some trials have."""
     x, n = trial.suggest_float("x", 0, 1), trial.suggest_int("n", 1, 4)
     k = trial.suggest_categorical("k", ["a", "b"])
     if k == "b":
@@ -54,7 +54,6 @@ def objective(trial: optuna.Trial) -> float:
         raise optuna.TrialPruned
     if trial.number % 7 == 4:
         raise RuntimeError("no data")
-    trial.set_constraint("small", x - 0.5)
     return score if trial.number % 9 < 8 else float("inf")
 
 

@@ -137,10 +137,8 @@ class FederatedSampler(BaseSampler):
         _check_options(self._options)
         usual = TPESampler(seed=None if seed is None else int(seed) % 2**32)
         self.independent_sampler = independent_sampler or usual
-        if exchange is not None:
-            if federation is None:
-                raise ValueError(_NO_FEDERATION)
-            ledger = Ledger() if ledger is None else ledger
+        if exchange is not None and federation is None:
+            raise ValueError(_NO_FEDERATION)
         self._ledger = ledger
         self._begin()
 
@@ -148,12 +146,9 @@ class FederatedSampler(BaseSampler):
         self._lock = threading.RLock()
         self._current: StudyAgent | None = None
         self._mail: Mail | None = None
-        self._keyring: Keyring | None = None
-        if self.exchange is not None:
-            self._keyring = getattr(self.exchange, "keyring", None) or Keyring.user()
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = ("_lock", "_current", "_mail", "_keyring")
+        left_out = ("_lock", "_current", "_mail")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -312,10 +307,9 @@ class FederatedSampler(BaseSampler):
         if self._current is None or not private.is_same_study(self._current.study, study):
             agent = self._current = StudyAgent(study, self._options)
             if self.exchange is not None and self.federation is not None:
-                assert self._ledger is not None and self._keyring is not None
-                courier, options = Courier(self.exchange, self._ledger), self._mail_options
-                args = agent, courier, self.federation, self._keyring, self._lock
-                self._mail = Mail(*args, **options)
+                courier = Courier(self.exchange, self._ledger or Ledger())
+                keyring, options = self.exchange.keyring or Keyring.user(), self._mail_options
+                self._mail = Mail(agent, courier, self.federation, keyring, self._lock, **options)
         self._current.study = study  # the same study, but each object has its own cache
         return self._current
 

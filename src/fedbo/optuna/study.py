@@ -163,6 +163,22 @@ class StudyChanged(Exception):
     """The study contradicts what the agent was told, so the agent must be built anew."""
 
 
+class ConstraintsRefused(ValueError):
+    """A trial has constraints, which an agent knows nothing of."""
+
+
+def check_unconstrained(trial: FrozenTrial) -> None:
+    """Raise `ConstraintsRefused` if a trial has constraints."""
+    if trial.constraints:
+        raise ConstraintsRefused(
+            f"trial {trial.number} has the constraint {next(iter(trial.constraints))!r}, and fedbo "
+            "does not know constraints yet: it would recommend points that break them, to peers "
+            "too. Leave out set_constraint, and return inf (or -inf to maximize) where a "
+            "constraint is broken, which counts as the worst value so far; or tune this study with "
+            "a sampler that knows them, such as Optuna's TPESampler, without fedbo"
+        )
+
+
 def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
     """A key that sorts trials in the order in which they ended."""
     return trial.datetime_complete or datetime.min, trial.number
@@ -193,6 +209,7 @@ class _Scores:
 
         Raises `StudyChanged` if it ended before another, and any score depends on the order.
         """
+        check_unconstrained(trial)
         value = trial.value if trial.value is not None else math.nan
         is_complete = trial.state is TrialState.COMPLETE
         is_pruned = trial.state is TrialState.PRUNED
@@ -520,6 +537,7 @@ class StudyAgent:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
         self.queries.pop(trial.number, None)
         if state in SCORED:
+            check_unconstrained(trial)
             self._check_trial(trial)
 
     def _followed(
