@@ -29,7 +29,16 @@ from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, Memor
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Letters
 from fedbo.optuna.stored import StoredStudy
-from fedbo.optuna.study import RECORD, ConstraintsRefused, read_asked, read_origin, read_record
+from fedbo.optuna.study import (
+    RECORD,
+    Asked,
+    ConstraintsRefused,
+    Mirror,
+    read_asked,
+    read_origin,
+    read_record,
+    write_asked,
+)
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -387,6 +396,33 @@ def test_two_workers_on_one_storage_know_of_each_other(tmp_path: Path) -> None:
         states = [trial.state for trial in agent.trials]
         assert states.count("complete") == 6 and states.count("pending") == 2
         assert agent.name == agent_of(workers[0]).name
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_workers_that_ask_at_once_try_different_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    """Another worker stores the same query, and perhaps its score, before this one does."""
+    study = study_of(FederatedSampler(FEDERATION, seed=0), storage=journal(tmp_path))
+    study.optimize(bowl, n_trials=5)
+    other = optuna.load_study(study_name=study.study_name, storage=journal(tmp_path))
+    ask, theirs = Mirror.ask, list[Asked]()
+
+    def ask_as_another_does(mirror: Mirror, number: int) -> Asked:
+        asked = ask(mirror, number)
+        if not theirs:
+            theirs.append(asked)
+            running = other.ask()
+            write_asked(other, other.trials[running.number], asked)
+            if is_over:
+                other.tell(running, 1.0)
+        return asked
+
+    monkeypatch.setattr(Mirror, "ask", ask_as_another_does)
+    ours = study.ask({"x": X, "rate": RATE}).params
+    assert abs(ours["x"] - theirs[0].params["x"]) > 1e-3  # type: ignore[operator]
+    stored = read_asked(study.trials[5])
+    assert stored is not None and stored.params == ours
 
 
 def test_a_worker_that_only_seemed_dead_makes_a_new_agent() -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +52,7 @@ _NO_FEDERATION = (
 
 
 _WAIT = 5.0  # seconds for what is being sent
+_WAIT_FOR_OTHERS = 0.05  # seconds for each worker to ask again
 
 
 class FederatedSampler(BaseSampler):
@@ -298,8 +300,15 @@ class FederatedSampler(BaseSampler):
             mirror = agent.follow(search_space, trial.number, cached=True)
             if self._mail is not None:
                 self._mail.receive(mirror)
-            asked = mirror.ask(trial.number)
-            write_asked(study, trial, asked)
+            while True:
+                asked = mirror.ask(trial.number)
+                write_asked(study, trial, asked)
+                # Another worker may have asked meanwhile. Both see that, and the later one waits.
+                others = mirror.collisions(trial.number, private.get_trials(study))
+                if not others:
+                    break
+                time.sleep(_WAIT_FOR_OTHERS * sum(other < trial.number for other in others))
+                mirror = agent.follow(search_space, trial.number)
         return asked.params
 
     def _study_agent(self, study: optuna.Study) -> StudyAgent:

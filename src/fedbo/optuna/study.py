@@ -8,6 +8,7 @@ depends only on the study's finished trials, and on the order in which they ende
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import secrets
@@ -18,6 +19,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 import optuna
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
@@ -49,6 +51,7 @@ KEY = "fedbo:key"  # an attribute of the study
 LOCAL = "fedbo:local-epsilon"  # an attribute of the study
 
 _TOLD = Origin("told")
+_SAME = 1e-3  # on the unit cube: points that are closer are the same
 
 #: What a study warns about, each once.
 Warned = Literal[
@@ -259,6 +262,19 @@ class Mirror:
         origin = msgspec.structs.asdict(trial.origin)
         return Asked(**origin, t=trial.t, params=trial.params)
 
+    def collisions(self, number: int, trials: Iterable[FrozenTrial]) -> list[int]:
+        """Return the trials with (almost) the same query that the agent does not know of yet."""
+        encode, ours = self.agent.federation.space.encode, self._pending[number].params
+        numbers = []
+        for trial in trials:
+            if trial.number != number and trial.number not in self._settled:
+                asked, known = read_asked(trial), self._pending.get(trial.number)
+                if asked is not None and (known is None or known.params != asked.params):
+                    with contextlib.suppress(ValueError):  # it is of another space
+                        if np.abs(encode(asked.params) - encode(ours)).max() < _SAME:
+                            numbers.append(trial.number)
+        return numbers
+
     def hear(self, messages: Sequence[Heard]) -> list[str]:
         """Let the agent hold these messages and no others; return why some were refused.
 
@@ -300,7 +316,7 @@ class Mirror:
                     ended.append(trial)
                 elif settled is not trial.state:
                     raise StudyChanged(f"trial {trial.number}: {settled.name}, {trial.state.name}")
-            elif settled is None and trial.number not in self._pending and trial.number != asking:
+            elif settled is None and trial.number != asking:
                 self._take_up(trial)
         if self.useless is not None and names > self.names:
             raise StudyChanged("a parameter was suggested for the first time")
@@ -310,7 +326,12 @@ class Mirror:
 
     def _take_up(self, trial: FrozenTrial) -> None:
         """Let the agent know of a trial that another worker is running."""
-        adopted = self._adopt(read_asked(trial))
+        asked, known = read_asked(trial), self._pending.get(trial.number)
+        if known is not None:
+            if asked is None or asked.params == known.params:
+                return
+            self.agent.tell(self._pending.pop(trial.number), None)  # it asked for another point
+        adopted = self._adopt(asked)
         if adopted is None:
             ran = self._locate(trial)
             adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
