@@ -70,7 +70,7 @@ def test_hostile_messages_are_refused_and_change_nothing(tmp_path, messages):
             2,
             agent(2, keys=KeyPair.generate()).message().encode(),
         ),
-        "bytes, expected up to": (2, bytes(10**6)),
+        "bytes, expected at most": (2, bytes(10**6)),
     }
     for why, (node, data) in cases.items():
         with pytest.raises(MessageRefused, match=why):

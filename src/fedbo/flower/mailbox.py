@@ -14,7 +14,6 @@ from pathlib import Path
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
-from fedbo.flower import wire
 from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
@@ -87,10 +86,9 @@ class Mailbox:
             MessageRefused: If the message is damaged, does not fit the federation, or does not come
                 from the sender that it names.
         """
-        message = wire.opened(self.federation, data)
+        message = self.federation.read(data)
         if not isinstance(message, Message):
-            raise MessageRefused("it is a release, expected the message of an agent")
-        self.federation.check(message)
+            raise MessageRefused(f"it is a {message.type}, expected the message of an agent")
         if message.key and not self.federation.members:
             raise MessageRefused(
                 "it is signed, but the federation lists no members, so that anybody could claim a "

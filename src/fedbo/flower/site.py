@@ -19,9 +19,9 @@ from fedbo.agent.settings import Settings
 from fedbo.exchange import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.files import alone
-from fedbo.flower.wire import log, opened
+from fedbo.flower.wire import log
 from fedbo.identity import listed_keys
-from fedbo.message import MessageRefused, Release
+from fedbo.message import MessageRefused, Release, Withdrawal
 from fedbo.policy import Policy
 from fedbo.space.axis import Value
 from fedbo.state import make_folder
@@ -161,7 +161,9 @@ def listen(agent: Agent, heard: Sequence[bytes]) -> None:
     senders: set[str] = set()
     for data in heard:
         try:
-            message = opened(agent.federation, data)
+            message = agent.federation.read(data)
+            if isinstance(message, Withdrawal):
+                raise MessageRefused("it is a withdrawal, expected a message or a release")
             agent.receive(message)
             senders |= {*message.names} if isinstance(message, Release) else {message.sender}
         except MessageRefused as error:

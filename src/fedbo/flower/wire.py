@@ -16,8 +16,6 @@ from flwr.app import ConfigRecord, RecordDict
 from msgspec import Meta
 
 from fedbo.exchange.choice import LARGEST
-from fedbo.federation.federation import Federation
-from fedbo.message import Heard, MessageRefused, Withdrawal
 from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
@@ -74,10 +72,3 @@ def unpacked(content: RecordDict, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         text = printable(shortened(str(error), _LONGEST))
         raise Refused(f"the record {RECORD!r} is wrong: {text}") from None
-
-
-def opened(federation: Federation, data: bytes) -> Heard:
-    """Unpack a message or release that fits this federation."""
-    if isinstance(content := federation.read(data), Withdrawal):
-        raise MessageRefused("it is a withdrawal, expected a message or a release")
-    return content
