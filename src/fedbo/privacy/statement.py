@@ -43,9 +43,8 @@ class Signal(msgspec.Struct, frozen=True):
             else ""
         )
         return (
-            f"Of the mean of {self.members:,} members, at most {self.share:.0%} is signal and the "
-            f"rest noise; a part of the space stands out with about {math.ceil(self.votes):,} of "
-            f"their votes or more.{warning}"
+            f"At most {self.share:.0%} of the mean is signal, and the rest noise; a part of the "
+            f"space stands out with about {math.ceil(self.votes):,} votes or more.{warning}"
         )
 
 
@@ -56,7 +55,7 @@ def signal(federation: Federation, members: int) -> Signal:
     >>> from fedbo.space import Float
     >>> federation = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=2.0, delta=1e-3))
     >>> print(signal(federation, 5))
-    Of the mean of 5 members, at most 30% is signal and the rest noise; ... mostly noise: ...
+    At most 30% of the mean is signal, and the rest noise; ... mostly noise: ...
     """
     plan, d = federation.require_plan(), federation.shape_coordinates
     noise = d * mean_noise(plan, members) ** 2  # in the squared length of the mean, at most 1
