@@ -8,7 +8,6 @@ two of these tests can run at once, and the second member has another name.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import ssl
@@ -89,20 +88,10 @@ class Home:
     def __init__(self, path: Path, port: int) -> None:
         path.mkdir()
         self.path, self._port, self.name = path, port, path.name
-        programs = path / "bin"
-        programs.mkdir()
-        python = f'#!/bin/sh\nexec "{sys.executable}" "$@"\n'
-        for name, text in {
-            "python": python,
-            "fedbo": python.replace('"$@"', '-W error -m fedbo "$@"'),
-        }.items():
-            (programs / name).write_text(text)
-            (programs / name).chmod(0o755)
-        kept = ("LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_START")
-        self._env = {name: os.environ[name] for name in kept if name in os.environ} | {
+        self._env = {
             "HOME": str(path),
             "COLUMNS": "120",
-            "PATH": f"{programs}:/usr/bin:/bin",
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "PYTHONPATH": str(Path(fedbo.__file__).parents[1]),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -145,9 +134,6 @@ class Home:
             elif block.language == "sh":
                 said += self.run(block.code)
         return said
-
-    def study(self, name: str = "liver", file: str = "site.db") -> optuna.Study:
-        return optuna.load_study(study_name=name, storage=f"sqlite:///{self.path / file}")
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -224,7 +210,7 @@ def test_two_studies_in_separate_homes_hear_each_other(world: World) -> None:
     names = [member(site) for site in world.sites]
     assert names[0] != names[1]
     for site, other in zip(world.sites, reversed(names), strict=True):
-        study = site.study()
+        study = optuna.load_study(study_name="liver", storage=f"sqlite:///{site.path}/site.db")
         assert len(study.trials) == 40
         queries = [trial.system_attrs["fedbo:query"] for trial in study.trials]
         heard = {name for query in queries for name in query.get("trust", {})}
