@@ -14,7 +14,7 @@ ATTACKS = Path(__file__).parents[2] / "benchmarks" / "attack"
 @pytest.mark.parametrize(
     "command",
     [
-        "mutate.py --messages 3000",
+        "mutate.py --inputs 6000",
     ],
 )
 def test_an_attack_fails(command: str) -> None:
