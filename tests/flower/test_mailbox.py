@@ -4,6 +4,7 @@ import time
 
 import msgspec
 import pytest
+from contracts.releases import contribution
 
 import fedbo
 from fedbo.federation.plan import Plan
@@ -87,6 +88,19 @@ def test_a_name_within_the_name_of_another_node_displaces_nothing(tmp_path):
     with pytest.raises(MessageRefused, match="'site-01/x' is a name within that of a member"):
         mailbox.put(9, inside, present=[9])
     assert mailbox.release().trials == 5 * 6
+
+
+def test_a_node_that_claims_ever_more_trials_neither_hastens_nor_blocks_releases(tmp_path):
+    private = fedbo.Federation(FEDERATION.space, privacy=msgspec.structs.replace(PLAN, releases=3))
+    mailbox, made = Mailbox(tmp_path, private), []
+    for sequence in range(1, 12):
+        claim = contribution(private, "liar", sequence=sequence, t_n=2**31 - 12 + sequence)
+        mailbox.put(9, claim.encode())
+        for node in range(4) if sequence in (5, 10) else ():
+            honest = contribution(private, f"site-{node}", sequence=sequence)
+            mailbox.put(node, honest.encode())
+        made += [(sequence, release.members) for release in [mailbox.release()] if release]
+    assert made == [(5, 5), (10, 5)]
 
 
 def test_a_site_that_lost_its_trials_starts_anew(tmp_path, messages, caplog):
