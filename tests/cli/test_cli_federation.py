@@ -192,7 +192,7 @@ models.
   features       100, kernel se, seed 7
   length scale   0.2 on the unit cube
   noise          0.1, as a variance of standardised scores
-  message        compact with a tip, about 193 bytes each
+  message        compact with a tip, about 193 bytes each with a signature
   fingerprint    6418a7e4-36713fb5-886faf3f-8e33eb52, the same at all sites that agree on this
 
 No members are listed, so anyone who can write to the exchange can take part, signed or

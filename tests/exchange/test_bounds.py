@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contracts.exchange import OURS, exchange_warnings, message
+from contracts.exchange import OURS, exchange_warnings, message, new_keys
 
-from fedbo import Agent, MessageRefused
+from fedbo import Agent, Federation, Float, MessageRefused
 from fedbo.exchange import ExchangeWarning, FolderExchange
 from fedbo.exchange.folder import file_name, name_of
 from fedbo.files import seal
@@ -78,3 +78,16 @@ def test_a_file_that_is_too_large_costs_no_memory(
     path.write_bytes(seal("fedbo message 1", huge(size)))
     with lean():
         act(exchange)
+
+
+@pytest.mark.parametrize("parameters", [1, 20])
+def test_a_message_is_as_large_as_the_documents_say(parameters: int) -> None:
+    """The table in `docs/security.md`."""
+    federation = Federation({f"x{i}": Float(0, 1) for i in range(parameters)})
+    agent = Agent(federation, name="site-a", seed=0)
+    for i in range(20):
+        agent.tell({f"x{j}": (i + j) % 21 / 20 for j in range(parameters)}, float(i))
+    sent = agent.message()
+    assert 27 <= len(msgspec.msgpack.encode(sent.body)) <= 66
+    assert 60 <= sent.nbytes <= 99
+    assert new_keys().sign(sent).nbytes == sent.nbytes + 96

@@ -155,7 +155,7 @@ def _report(federation: Federation, path: Path) -> None:
             "length scale": f"{federation.length_scale:.6g} on the unit cube",
             "noise": f"{federation.noise_variance:.6g}, as a variance of standardised scores",
             "message": f"{federation.sends}{' with a tip' * federation.sends_tips}, "
-            f"about {screen.size(_HEADER + federation.sent_bytes)} each",
+            f"about {screen.size(_HEADER + federation.sent_bytes)} each with a signature",
             "fingerprint": f"{federation.fingerprint}, the same at all sites that agree on this",
         }
     )
