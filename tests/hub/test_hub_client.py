@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 import pytest
-from contracts.exchange import OTHERS, OURS, message
+from contracts.exchange import OTHERS, OURS, child, ended, message
 from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
 from contracts.parties import PLANE
 
@@ -200,6 +200,20 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
         for i in range(20):
             assert client.send("PUT", "/", b"parent %d" % i) == b"parent %d" % i
         assert os.waitpid(child, 0)[1] == 0
+
+
+LAST = """
+import atexit, sys
+atexit.register(lambda: print(client.send("GET", "/v1/hub").decode()))  # the last to run
+from fedbo.exchange.hub.client import Client
+client = Client(sys.argv[1])
+client.send("GET", "/v1/hub")
+"""
+
+
+def test_no_exit_handler_closes_connections_before_the_last_message() -> None:
+    with Liar(lambda _: OK) as hub:
+        assert ended(child(LAST, hub.address)) == '{"a": 1}\n'
 
 
 def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
