@@ -16,10 +16,8 @@ from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
 from fedbo.outside import printable, shortened
 
 LARGEST = 64 * 2**20  # bytes of a message: enough for a belief with M = 5,700
-RELEASE = 4096  # bytes of a release, which has at most 64 + 152 numbers of up to 9 bytes
 NAMED = 5  # things skipped that one fetch names; the rest are counted
 LISTED = 2**20  # bytes of a message of any federation that is listed
-BESIDE = 512  # bytes beside the numbers, or more: title, digest, header, key, signature
 _LONGEST = 1000  # characters of a warning that may quote others
 
 #: What is at a place: a message, a release, a withdrawal, or why nobody can read it.
@@ -110,7 +108,9 @@ def choose(
         try:
             if isinstance(content, str):
                 raise MessageRefused(content)
-            _check_fit(federation, content)
+            federation.check(content)
+            if content.key:
+                verify(content)
             labels[content] = label
         except MessageRefused as error:
             faults.append(f"{label} was skipped: {error}")
@@ -176,10 +176,3 @@ def withdrawal_of(message: Heard, keys: KeyPair) -> Withdrawal:
     """Return the signed withdrawal of a message and all earlier ones."""
     fingerprint, sender, _ = origin(message)
     return keys.sign(Withdrawal(fingerprint=fingerprint, sender=sender, sequence=message.sequence))
-
-
-def _check_fit(federation: Federation, content: Heard | Withdrawal) -> None:
-    """Raise `MessageRefused` if it is not for this federation, or its signature is not valid."""
-    federation.check(content)
-    if content.key:
-        verify(content)

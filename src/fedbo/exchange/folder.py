@@ -28,9 +28,7 @@ from urllib.parse import quote
 from fedbo import files
 from fedbo.exchange.base import Holding
 from fedbo.exchange.choice import (
-    BESIDE,
     LISTED,
-    RELEASE,
     Content,
     OpenExchange,
     choose,
@@ -48,6 +46,7 @@ from fedbo.files import FileRefused, Lock
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
 from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawal, read
+from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
 
 SUFFIX = ".fedbo"
@@ -111,7 +110,7 @@ class FolderExchange(OpenExchange):
         ):
             if not standing([message], _withdrawals(home, message)):
                 return False
-            before = _load(home, name, max(RELEASE, len(data) + BESIDE))
+            before = _load(home, name, len(data) + RELEASE_BYTES)
             if is_new := replaces(message, before):
                 home.write(name, data)
         return is_new or (isinstance(before, Heard) and before.encode() == message.encode())
@@ -263,7 +262,7 @@ def _load(home: OpenFolder, name: str, most: int) -> Content | None:
 
 def _withdrawals(home: OpenFolder, message: Heard) -> list[Content | None]:
     """Return what is where the withdrawal of a message would be."""
-    return [_load(home, file_name(message.sender, message.key, "withdrawal"), BESIDE)]
+    return [_load(home, file_name(message.sender, message.key, "withdrawal"), RELEASE_BYTES)]
 
 
 def _names(home: OpenFolder, most: int) -> list[str]:
