@@ -134,6 +134,7 @@ async function refresh() {
 }
 
 function succeed() {
+  text($("loading"), "Loading…");
   if (failures) announce("The hub answers again.");
   failures = 0;
   updated = now();
@@ -147,6 +148,7 @@ function fail(problem) {
   failures += 1;
   const busy = problem instanceof api.Problem;
   const since = updated === null ? "" : `, last updated ${clock(updated)}`;
+  text($("loading"), busy ? problem.message : "The hub does not answer.");
   if (failures === 1) announce(busy ? "The hub has a problem." : "The hub does not answer.");
   show($("connection"), true);
   text($("connection"), `${busy ? "Problem" : "Offline"}${since}`);
