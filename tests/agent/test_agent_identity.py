@@ -51,15 +51,6 @@ def test_a_forged_message_does_not_silence_a_peer() -> None:
     assert peer.receive(mine.message()) == 1
 
 
-def test_nothing_is_taken_if_one_message_is_refused() -> None:
-    peer, forged = told("b"), told("a", scores=2)
-    peer.receive(told("a", KeyPair.generate()).message())
-    with pytest.raises(MessageRefused):
-        peer.receive([told("c", KeyPair.generate()).message(), forged.message()])
-    assert peer.inbox.senders == ["a"]
-    assert "c" not in peer.keyring.known()
-
-
 def test_a_saved_agent_finds_its_key_again(tmp_path: Path) -> None:
     keys = KeyPair.load()
     agent = told("a", keys)

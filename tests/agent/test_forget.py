@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from fedbo import FTS, RGPE, TAF, TS, Agent, Federation, Float, Message, Policy, TipsThenPool
-from fedbo.identity import KeyPair
 from fedbo.message import Kind
 
 SPACE = {"x": Float(0, 1), "y": Float(-1, 1)}
@@ -76,16 +73,3 @@ def test_a_forgotten_peer_is_heard_again_whatever_its_sequence_is() -> None:
     assert agent.forget(["a"]) == 1
     assert agent.forget(["a"]) == 0
     assert agent.receive(earlier) == 1
-
-
-def test_what_is_forgotten_stays_so_in_a_file(tmp_path: Path) -> None:
-    federation, keys = Federation(SPACE, features=30), KeyPair.generate()
-    agent = target(federation, TipsThenPool)
-    signer = Agent(federation, name="a", seed=1, keys=keys)
-    signer.tell({"x": 0.1, "y": 0.1}, 1.0)
-    agent.receive(signer.message())
-    agent.forget(["a"])
-    agent.save(tmp_path / "agent")
-    again = Agent.load(tmp_path / "agent")
-    assert len(again.inbox) == 0
-    assert queries(again) == queries(agent)

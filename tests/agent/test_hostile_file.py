@@ -96,17 +96,6 @@ def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value) and len(str(caught.value)) < 600 + len(str(path))
 
 
-@pytest.mark.parametrize("name", ["R", "nu", "incumbents"])
-def test_beliefs_are_checked_too(name: str, tmp_path: Path) -> None:
-    content = saved(FEDERATIONS["belief"], path := tmp_path / "agent")
-    dtype = "<f8" if name == "incumbents" else "<f4"
-    numbers = np.frombuffer(content["inbox"][name], dtype)
-    content["inbox"][name] = np.full_like(numbers, np.inf).tobytes()
-    write(path, content)
-    with pytest.raises(FileRefused, match=f"{name} in the inbox"):
-        Agent.load(path)
-
-
 @pytest.mark.parametrize(
     "data",
     [

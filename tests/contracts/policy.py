@@ -292,18 +292,6 @@ class PolicyContract:
                 agent.receive(data)
         self.goes_on(agent, 5)
 
-    def test_hostile_tips_do_no_harm(self) -> None:
-        """Tips that are too long or beyond the space are refused; others are points to try."""
-        agent = run(self.agent(), 3)
-        sends = agent.federation.lattice.nbytes
-        tips = (b"", bytes(sends), b"\xff" * sends, b"\1" * (sends + 1), b"\1" * 1000)
-        for i, tip in enumerate(tips if self.kind == "compact" else ()):
-            raw = msgspec.msgpack.decode(peer(agent.federation, i, trials=9).message().encode())
-            raw[-1][-1] = tip
-            with contextlib.suppress(MessageRefused):
-                agent.receive(msgspec.msgpack.encode(raw))
-        self.goes_on(agent, 5)
-
     # Trials that end in another way
 
     def test_failed_trials(self) -> None:
@@ -437,10 +425,6 @@ class PolicyContract:
     def test_constant_scores(self, value: float) -> None:
         agent = run(self.agent(), 6, lambda params: value)
         self.goes_on(agent)
-
-    def test_many_observations(self) -> None:
-        agent = learn(self.agent(), 220, bowl(self.federation()))
-        self.goes_on(agent, 1)
 
     # Settings of the agent
 

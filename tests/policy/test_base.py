@@ -86,16 +86,6 @@ def test_taken_is_what_is_close_in_length_scales(scale: float, unit: float) -> N
         assert near.tolist() == [False, True, True, True, False]
 
 
-@pytest.mark.parametrize(
-    "shown", [target([], []), target([0.3], [0.6], repeats=True)], ids=["no trial", "repeats"]
-)
-def test_nothing_is_taken(shown: Target) -> None:
-    """Where nothing was tried, or repeats are allowed."""
-    shown.maximiser = seen = Taken()
-    shown.query_acquisition(Hills(), or_next_best=True)
-    assert not seen.taken(np.linspace(0, 1, 11)[:, None]).any()
-
-
 @pytest.mark.parametrize("scored, pending", [([0.8], []), ([], [0.8])])
 def test_an_acquisition_function_leaves_a_hill_that_was_tried(
     scored: list[float], pending: list[float]
@@ -124,14 +114,6 @@ def test_an_own_draw_decides_where_every_place_that_was_found_is_taken(kind: str
     query = ask(other, Origin("peer", credit={"a": 1.0}, trust={"a": 0.4}))
     assert query.x[0] == 0.8
     assert query.origin == Origin("own", trust={"a": 0.4})
-
-
-@pytest.mark.parametrize("ask", [Target.query_draw, Target.query_acquisition])
-def test_listed_points_that_were_tried_are_passed_over_until_all_were(ask: Any) -> None:
-    *others, second, first = LISTED.points[:, 0].tolist()
-    assert ask(target([first], [second], space=LISTED), Slope()).x[0] == others[-1]
-    assert ask(target([*others, second], [first], space=LISTED), Slope()).x[0] == first
-    assert ask(target([first], [second], space=LISTED, repeats=True), Slope()).x[0] == first
 
 
 # What a policy of someone else's returns

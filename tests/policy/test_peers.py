@@ -177,14 +177,6 @@ def test_the_regret_is_0_at_the_trial_of_a_tip() -> None:
     assert not np.diag(peers_of(target_of(federation, inbox)).regret(trials)).any()
 
 
-def test_who_is_flat_recommends_nothing() -> None:
-    federation = Federation(PLANE)
-    k = federation.coordinates
-    peers = peers_of(target_told(federation, [(np.zeros(k), np.zeros((k, k)), 9)]))
-    assert np.isnan(peers.tips).all()
-    assert (peers.regret(np.random.default_rng(0).random((4, 2))) == 1.0).all()
-
-
 # Counting wrongly ranked pairs, against the loops of the definition
 
 

@@ -394,23 +394,6 @@ def test_the_same_point_many_times() -> None:
 # Messages that are made to mislead
 
 
-def test_weights_of_no_function_break_nothing() -> None:
-    """Large weights in directions that the features hardly have, beside eight honest peers."""
-    federation = Federation({"x": Float(0, 1)}, kind="weights")
-    features = federation.phi
-    Phi = features(np.linspace(0, 1, 500)[:, None])
-    silent = np.linalg.eigh(np.cov(Phi.T))[1][:, :5].T * 1e6
-    honest = np.random.default_rng(0).standard_normal((8, features.M))
-    for bad in (silent, 0.0 * silent):
-        agent = Agent(federation, name="me", seed=0)
-        omegas = np.concatenate([honest, bad])
-        hold_all(agent.inbox, omegas)
-        for _ in range(12):
-            trial = agent.ask()
-            agent.tell(trial, -((trial.params["x"] - 0.3) ** 2))
-        assert agent.best.score > -0.01
-
-
 def test_many_failed_trials_do_not_make_a_query_slow() -> None:
     """Only the latest are in the way."""
     target = problem(0, n=6, waiting=300)

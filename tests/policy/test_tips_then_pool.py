@@ -16,10 +16,9 @@ from fedbo.model.gp import Draw
 from fedbo.policy import Target
 from fedbo.policy import pool as module
 from fedbo.policy import target as target_module
-from fedbo.policy.base import Gradual, Power
+from fedbo.policy.base import Gradual
 from fedbo.policy.pool import Pool
 from fedbo.policy.tips import IN_A_ROW
-from fedbo_paper.preset import paper_agent, paper_federation
 
 M = 30
 LINE = {"x": Float(0, 1)}
@@ -92,11 +91,6 @@ ALWAYS = TipsThenPool(schedule=1e-12)  # the pool, in all queries
 
 
 # Settings
-
-
-def test_it_is_the_default() -> None:
-    assert Agent(federation()).policy == TipsThenPool()
-    assert paper_agent(paper_federation(LINE)).policy == fedbo.FTS(schedule=Power(2))
 
 
 # Whether it is the pool's query

@@ -110,22 +110,6 @@ def test_no_floating_point_number_is_used(kind: str, monkeypatch: pytest.MonkeyP
     assert sample.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("kind", "parameter", "rounds"),
-    [
-        ("laplace", Fraction(1, 100), 3.2),
-        ("laplace", Fraction(1000), 3.2),
-        ("gaussian", Fraction(1, 100), 2.3 * 3.2),
-        ("gaussian", Fraction(10**6), 2.3 * 3.2),
-    ],
-)
-def test_average_time_is_bounded(kind: str, parameter: Fraction, rounds: float) -> None:
-    """A round of the Laplace sampler asks for fewer than 15 integers on average."""
-    source = Integers()
-    SAMPLERS[kind](parameter, 1000, source=source)
-    assert source.asked / 1000 < 15 * rounds
-
-
 @pytest.mark.parametrize("weak", [np.random.default_rng(1), 7, secrets, secrets.SystemRandom()])
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_other_sources_are_refused(kind: str, weak: Any) -> None:

@@ -205,18 +205,6 @@ def test_a_contribution_that_has_no_bound_is_refused(vote: Vote, sentence: str) 
         made([None, vote])
 
 
-def test_only_contributions_of_this_federation_are_summed() -> None:
-    agreed = planned(SQUARE, 2.0, 1e-3)
-    ordinary = Agent(SQUARE, name="site-a", seed=0)
-    ordinary.tell({"x": 0.3, "y": 0.1}, 1.0)
-    with pytest.raises(MessageRefused, match="another privacy plan"):
-        release(agreed, [ordinary.message()])
-    with pytest.raises(MessageRefused, match="another privacy plan"):
-        release(agreed, [contribution(planned(SQUARE, 3.0, 1e-3))])
-    with pytest.raises(ValueError, match="the federation has no privacy plan"):
-        release(SQUARE, [None])
-
-
 @pytest.mark.parametrize("claim", [30, 2**31 - 1])
 def test_a_member_that_claims_many_trials_counts_for_ten_at_most(claim: int) -> None:
     agreed = planned(SQUARE, 2.0, 1e-3)
