@@ -50,19 +50,6 @@ def drawn_by_hand(inbox: Inbox, rng: np.random.Generator) -> int | None:
     raise AssertionError("u is beyond all intervals")
 
 
-def test_only_a_newer_message_replaces_and_makes_a_used_peer_drawable() -> None:
-    inbox = Inbox(2)
-    inbox.hold(message("a", 5, [1, 1]), chance=0.25)
-    inbox.hold(message("b"))
-    inbox.use(0)
-    for old in (4, 5):
-        assert not inbox.hold(message("a", old, [9, 9]))
-    assert (inbox.left, inbox.omega[0].tolist()) == (1, [1, 1])
-    assert inbox.hold(message("a", 6, [2, 2], t_n=30), chance=3.0)
-    assert (len(inbox), inbox.left) == (2, 2)
-    assert (inbox.omega[0].tolist(), inbox.t_n[0], inbox.chance.tolist()) == ([2, 2], 30, [3, 1])
-
-
 def test_nothing_left_draws_none_and_takes_no_random_number() -> None:
     rng, untouched = np.random.default_rng(0), np.random.default_rng(0)
     assert Inbox(2).draw(rng) is None

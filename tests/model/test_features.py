@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import kstest, norm, t
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from fedbo.model.features import Features
@@ -62,14 +61,6 @@ def test_pinned(arguments, s, b, x, values):
     np.testing.assert_allclose(phi.s, s, atol=6e-6)
     np.testing.assert_allclose(phi.b, b, atol=6e-6)
     np.testing.assert_allclose(phi(np.array([x]))[0], values, atol=6e-7)
-
-
-@pytest.mark.parametrize(("kernel", "spectrum"), [("se", norm), ("matern52", t(5))])
-def test_spectral_density(kernel, spectrum):
-    phi = Features(2, 20_000, kernel=kernel, length_scales=(0.1, 0.7), seed=1)
-    for d in range(2):
-        assert kstest(phi.s[:, d] * phi.length_scales[d], spectrum.cdf).pvalue > 1e-3
-    assert kstest(phi.b / (2 * np.pi), "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

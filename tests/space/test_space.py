@@ -305,35 +305,6 @@ def test_a_cover_is_the_same_everywhere() -> None:
     assert (99 * many.cover(5)).round(9).tolist() == [[3], [11], [13], [20], [92]]
 
 
-COVERED = {
-    "line": Space({"a": Float(-3, 8)}),
-    "six": Space({f"x{i}": Float(0, 1) for i in range(6)}),
-    "mixed": mixed(),
-    "ints": Space({"n": Int(1, 3), "m": Int(0, 9)}),
-    "steps": Space({"a": Float(0, 1, step=0.25)}),
-    "choices": Space({"c": Categorical(["x", "y", "z"]), "d": Categorical([True, False])}),
-    "few listed": listed(),
-    "many listed": Space({"a": Float(0, 1)}, points=[{"a": i / 999} for i in range(1000)]),
-    "one listed": Space({"a": Float(0, 1)}, points=[{"a": 0.3}]),
-}
-#: How many points a space has, if they are few.
-FINITE = {"ints": 30, "steps": 5, "choices": 6, "few listed": 3, "many listed": 1000}
-FINITE |= {"one listed": 1}
-
-
-@pytest.mark.parametrize("name", COVERED)
-@pytest.mark.parametrize("n", [1, 2, 64, 1024])
-def test_a_cover_has_distinct_allowed_points(name: str, n: int) -> None:
-    space = COVERED[name]
-    X = space.cover(n)
-    assert X.shape[1] == space.dimensions and 1 <= len(X) <= n
-    assert len(np.unique(X, axis=0)) == len(X)
-    assert np.array_equal(space.snap(X), X)
-    assert np.array_equal(space.cover(n), X)
-    if n == 1024:
-        assert len(X) == FINITE.get(name, 1024) or name == "mixed"
-
-
 def test_a_cover_fills_the_space() -> None:
     """No part of the plane is far from 64 points; each number takes all of its range."""
     X = Space({"a": Float(0, 1), "b": Float(0, 1)}).cover(64)
@@ -356,7 +327,6 @@ def test_a_part_offers_what_its_space_does() -> None:
         params = [space.decode(x) for x in X]
         assert {p["n"] for p in params} <= {3, 4, 5}
     assert {space.decode(x)["n"] for x in samples} == {3, 4, 5}
-    assert "Part({'a': Float(low=0.2, high=0.4)" in repr(part)
 
 
 # Errors
@@ -370,10 +340,8 @@ def test_a_part_offers_what_its_space_does() -> None:
         (lambda: Float(0, 1, log=True), "low is 0.0, .* more than 0 on a log scale"),
         (lambda: Float(1, 2, log=True, step=0.5), "log is True and step is 0.5"),
         (lambda: Float(1, 1 + 1e-14, log=True), "equal in the 12 digits .*; use log=False"),
-        (lambda: Float(1e9, 1e9 + 1, step=1e-9), "too small to tell neighbours apart"),
         (lambda: Float(0, 1, step=0.3), "largest they reach is 0.9"),
         (lambda: Int(0, 10**13), "too fine"),
-        (lambda: Int(1.0, 3), "low is 1.0, expected an int"),  # type: ignore[arg-type]
         (lambda: Categorical([1, True]), "no two of them equal"),
         (lambda: Categorical([1, 1j]), "choice 1j is not a str in Unicode, .* or None"),  # type: ignore[list-item]
         (lambda: Categorical([2**70, 1]), f"choice {2**70} is not a str"),
@@ -422,22 +390,6 @@ def test_wrong_values_are_named(change: Mapping[str, Any], words: str) -> None:
 
 
 # As objects
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        Space({"a": Float(0, 1)}),
-        Space({"b": Int(0, 9), "a": Float(0, 1)}),
-        Space({"a": Float(0, 1, step=0.5), "b": Int(0, 9)}),
-        Space({"a": Float(0, 1), "b": Float(0, 9)}),
-        Space({"a": Float(0, 1), "b": Int(0, 9)}, direction="minimize"),
-        Space({"a": Float(0, 1), "b": Int(0, 9)}, points=[{"a": 0, "b": 1}]),
-    ],
-)
-def test_another_space_is_not_equal(other: Space) -> None:
-    space = Space({"a": Float(0, 1), "b": Int(0, 9)})
-    assert space == Space({"a": Float(0, 1), "b": Int(0, 9)}) != other != space
 
 
 # Canonical order

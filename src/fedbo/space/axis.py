@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,25 +40,6 @@ MOST_LEVELS = 10**12  # and the largest level on a log scale; float64 can tell t
 STEPS = 16  # places of a number on the public lattice
 MOST_CHOICES = 1000  # each takes a dimension of the cube
 _FINE = 256  # levels; with more, a grid is as good as continuous
-
-
-class Axis(Protocol):
-    """The dimensions of the cube that belong to one parameter."""
-
-    size: int  # number of dimensions
-    allowed: str  # the allowed values, in words
-
-    def encode(self, value: Any) -> Sequence[float] | None:
-        """Return the place of a value, or None if the value is not allowed."""
-
-    def decode(self, x: list[float]) -> Value:
-        """Return the value nearest to a place, in Python's own types."""
-
-    def snap(self, X: Array) -> Array:
-        """Return the places of the values nearest to the rows of X (n, size)."""
-
-    def lattice(self) -> Array:
-        """Return the places (K, size) of the values that are on the public lattice."""
 
 
 def to_builtin(value: Any) -> Any:
@@ -89,6 +70,12 @@ def number(value: Any, kind: type[int] | type[float]) -> float:
     if isinstance(real, bool) or not isinstance(real, int | kind) or not abs(real) <= LARGEST:
         return math.nan
     return kind(real) + kind(0)
+
+
+# An axis has ``size`` dimensions of the cube, and says what it allows in words. `encode` returns
+# the place of a value, or None if it is not allowed; `decode` the value nearest to a place, in
+# Python's own types; `snap` the places of the values nearest to the rows of X (n, size); `lattice`
+# the places (K, size) of the values that are on the public lattice.
 
 
 class Continuous:
@@ -248,6 +235,9 @@ class Choices:
 
     def lattice(self) -> Array:
         return self.codes
+
+
+Axis = Continuous | Levels | Choices
 
 
 class _Parameter(

@@ -295,11 +295,7 @@ class _Listed(Space):
 class Part:
     """The part of a space inside narrower ranges, to which queries are limited.
 
-    Its points keep their places on the cube of the whole space.
-
-    Args:
-        space: The whole space, without listed points.
-        parameters: Narrower ranges by parameter.
+    Its points keep their places on the cube of the whole space, which lists no points.
 
     >>> from fedbo.space import Float, Int
     >>> part = Part(Space({"C": Float(0, 1), "depth": Int(1, 8)}), {"C": Float(0.2, 0.4)})
@@ -321,9 +317,6 @@ class Part:
             axis, at = space.axes[name]
             low[at], high[at] = _ends(name, narrow, space.parameters[name], axis)
         self.box = low, high
-
-    def __repr__(self) -> str:
-        return f"Part({self.parameters} of {self.space})"
 
     def snap(self, X: NDArray[Real]) -> NDArray[Real]:
         """Return the allowed points of the part nearest to X (n, D), in its precision."""
@@ -362,9 +355,6 @@ def _ends(name: str, narrow: Parameter, whole: Parameter, axis: Axis) -> tuple[f
 class Lattice:
     """The points of a space that a tip may name.
 
-    Args:
-        space: The space.
-
     >>> from fedbo.space import Categorical, Float
     >>> lattice = Lattice(Space({"kind": Categorical(["a", "b", "c"]), "x": Float(0, 1)}))
     >>> data = lattice.pack(np.array([0.0, 1.0, 0.0, 0.72]))
@@ -392,11 +382,7 @@ class Lattice:
         return number.to_bytes(self.nbytes)
 
     def unpack(self, data: bytes) -> Array | None:
-        """Return the point (D,) with this number, or None if there is none.
-
-        Args:
-            data: What `pack` returned, or bytes from outside.
-        """
+        """Return the point (D,) with the number in these bytes, or None if there is none."""
         if len(data) != self.nbytes or (number := int.from_bytes(data)) >= self.size:
             return None
         x = np.empty(self._dimensions)
