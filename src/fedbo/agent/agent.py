@@ -36,7 +36,7 @@ from fedbo.policy.pool import TipsThenPool
 from fedbo.policy.target import Origin, Target
 from fedbo.privacy.release import check_noise, held_draws
 from fedbo.space.axis import Parameter, Value
-from fedbo.space.space import Part
+from fedbo.space.space import Part, extended
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
@@ -63,6 +63,8 @@ class Agent:
         initial: Points to start with instead of a design of ``settings.n_initial`` points. An agent
             that holds messages tries the tips of its peers first, and may then need fewer points.
         within: Narrower ranges than the federation's, by parameter; queries stay inside them.
+        own: Parameters that only this agent has, by name. They are tuned together with the
+            federation's; messages speak of the federation's only.
         keys: The key pair that signs messages; without one (default) messages are not signed.
         keyring: Which keys of peers are trusted; by default, the first key seen for each name.
         ledger: A log that records every message before `message` returns it; none by default.
@@ -86,6 +88,7 @@ class Agent:
         settings: Settings | None = None,
         initial: Sequence[Mapping[str, Value]] | None = None,
         within: Mapping[str, Parameter] | None = None,
+        own: Mapping[str, Parameter] | None = None,
         keys: KeyPair | None = None,
         keyring: Keyring | None = None,
         ledger: Recorder | None = None,
@@ -102,7 +105,9 @@ class Agent:
             fault = self.keyring.claim(self.name, keys.public, federation)
             if fault is not None:
                 raise KeyRefused(f"agent {self.name!r} cannot sign its messages: {fault}")
-        space, D = federation.space, federation.space.dimensions
+        #: All parameters that are tuned here: the federation's, then the agent's own.
+        self.space = federation.space if not own else extended(federation.space, own)
+        space, D = self.space, self.space.dimensions
         self._entropy: Any = np.random.SeedSequence(None if seed is None else int(seed)).entropy
         self._rng = np.random.default_rng(self._entropy)
         self._space = Part(space, within) if within else space
@@ -115,7 +120,8 @@ class Agent:
         )
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = keys
-        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy, D)
+        shared = federation.space.dimensions
+        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy, shared)
         self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
         self._is_full = False  # and the warning about that was given
         self._changes = -1  # of the keyring, when it was last looked at
@@ -366,6 +372,7 @@ class Agent:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agent to a file, completely or not at all."""
         points, is_own = self._initial.points, type(self.settings) is Settings
+        shared = self.federation.space.parameters
         saved = savefile.Saved(
             federation=self.federation.to_toml(),
             policy=savefile.writable_policy(self.policy),
@@ -376,8 +383,9 @@ class Agent:
             rng=json.dumps(self._rng.bit_generator.state),
             trials=self.trials,
             order=self._history.order,
-            initial=None if points is None else [*map(self.federation.space.decode, points)],
+            initial=None if points is None else [*map(self.space.decode, points)],
             within=self._space.parameters if isinstance(self._space, Part) else {},
+            own={name: p for name, p in self.space.parameters.items() if name not in shared},
             surrogate=self._surrogate.state,
             constraint_models=[model.state for model in self._constraint_models],
             account=self.account,
@@ -442,6 +450,7 @@ class Agent:
                 settings=settings,
                 initial=saved.initial,
                 within=saved.within,
+                own=saved.own,
                 keys=keys,
                 keyring=keyring,
                 ledger=ledger,
@@ -457,7 +466,7 @@ class Agent:
         self._history.restore(saved.trials, saved.order)
         self.inbox.restore(saved.inbox)
         self._held = saved.held
-        D = self.federation.space.dimensions
+        D = self.space.dimensions
         self._surrogate = self.settings.model(D, saved.surrogate)
         self._constraint_models = [
             self.settings.model(D, state) for state in saved.constraint_models
@@ -503,7 +512,7 @@ class Agent:
             return self._new_trial(x, query.origin, target.t)
 
     def _new_trial(self, x: Array, origin: Origin, t: int | None = None) -> Trial:
-        return self._history.add(self.federation.space.decode(x), origin, t).copy()
+        return self._history.add(self.space.decode(x), origin, t).copy()
 
     def _target(self, initial: Array | None, rng: np.random.Generator) -> Target:
         trials, X, C = self._history.trials, self._history.X(), self._history.constraints()

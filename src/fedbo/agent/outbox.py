@@ -1,4 +1,19 @@
-"""What an agent hands out: its scores as a belief over the shared features, and the message."""
+"""What an agent hands out: its scores as a belief over the shared features, and the message.
+
+======  ======================================================================  ========
+symbol  meaning                                                                 shape
+======  ======================================================================  ========
+x_i     the shared parameters of trial i: those that the federation knows       (D,)
+o_i     its own parameters: those that only this agent has                      (d,)
+μ       mean of the agent's own GP, of all parameters                           function
+O       o_i of the 32 trials with the best scores                               set
+g(x_i)  max of μ(x_i, o) over o in O and o = o_i                                scalar
+======  ======================================================================  ========
+
+A message speaks of the shared parameters only. If an agent has parameters of its own, its scores
+depend on these too, so the message is made of g in place of the scores: what each trial would be
+worth with the agent's own parameters at their best. The tip is the x_i where g is largest.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +32,12 @@ from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, saturated, summarise
+from fedbo.model.surrogate import Surrogate
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.local import local_vote
 from fedbo.privacy.noise import Derived
+
+_PROFILED = 32  # trials whose own parameters are tried beside those of others
 
 
 class Recorder(Protocol):
@@ -57,8 +75,29 @@ class Outbox:
         """Return the observations that messages draw on, and their standard scores (n,)."""
         numbers = self.informing()
         if new := numbers[len(self._regression) :]:
-            self._regression.add(self.history.X(new))
-        return self._regression, self.settings.scores(self.history.y(numbers)).z
+            self._regression.add(self._shared(new))
+        y = self.settings.scores(self.history.y(numbers)).z
+        if self.federation.space.dimensions < (X := self.history.X(numbers)).shape[1] and len(y):
+            y = self.settings.scores(self._profile(X, y)).z
+        return self._regression, y
+
+    def _shared(self, numbers: list[int]) -> Array:
+        """Return what the federation knows of the points of trials, (n, D)."""
+        shared: Array = self.history.X(numbers)[:, : self.federation.space.dimensions]
+        return shared
+
+    def _model(self, X: Array, y: Array) -> Surrogate:
+        model = self.settings.model(X.shape[1])
+        model.update(X, y, Stream.TIP.generator(self.entropy, len(y)))
+        return model
+
+    def _profile(self, X: Array, y: Array) -> Array:
+        """Return g(x_i) (n,), what trials are worth with the best of the agent's own parameters."""
+        D, model = self.federation.space.dimensions, self._model(X, y)
+        own = np.unique(X[np.argsort(-y)[:_PROFILED], D:], axis=0)
+        pairs = np.hstack([np.repeat(X[:, :D], len(own), axis=0), np.tile(own, (len(X), 1))])
+        highest = model.predict(pairs)[0].reshape(len(X), len(own)).max(axis=1)
+        return np.asarray(np.maximum(model.predict(X)[0], highest))
 
     def informing(self) -> list[int]:
         trials = self.history.trials
@@ -69,16 +108,16 @@ class Outbox:
         ]
 
     def _best_point(self, y: Array) -> Array:
-        return self.history.points[self.informing()[int(np.argmax(y))]]
+        best: Array = self._shared([self.informing()[int(np.argmax(y))]])[0]
+        return best
 
     def _tip(self, y: Array) -> bytes:
         """Return where the agent's own model is largest among its trials, rounded; none if flat."""
         if not (self.federation.tips and self.settings.tips) or np.ptp(y) == 0.0:
             return b""
-        X = self.history.X(self.informing())
-        model = self.settings.model(X.shape[1])
-        model.update(X, y, Stream.TIP.generator(self.entropy, len(y)))
-        return self.federation.lattice.pack(X[np.argmax(model.predict(X)[0])])
+        X, shared = self.history.X(numbers := self.informing()), self._shared(numbers)
+        worth = self._model(X, y).predict(X)[0] if X.shape == shared.shape else y
+        return self.federation.lattice.pack(shared[np.argmax(worth)])
 
     def _contribution(self, belief: Posterior, y: Array, header: dict[str, Any]) -> Message:
         """Return the contribution to a private release."""
@@ -129,7 +168,7 @@ class Outbox:
         elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_compact:
-            counts = saturated(federation.counts(self.history.X(self.informing())))
+            counts = saturated(federation.counts(self._shared(self.informing())))
             V = federation.factor_of(counts)
             m, _ = summarise(belief.nu, belief.draw(rng), V.T @ V, federation.basis.vectors)
             levels, scales = quantise(m[None], rng)

@@ -30,6 +30,7 @@ from fedbo.policy.pool import EI, TipsThenPool
 from fedbo.policy.rgpe import RGPE
 from fedbo.policy.taf import TAF
 from fedbo.space.axis import Categorical, Float, Int, Value
+from fedbo.space.space import extended
 
 _LARGEST = 2**31  # bytes
 _TITLE = "fedbo agent 1"
@@ -65,6 +66,7 @@ class Saved(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     order: list[int]
     initial: list[dict[str, Value]] | None
     within: dict[str, Float | Int | Categorical]
+    own: dict[str, Float | Int | Categorical]
     surrogate: SurrogateState
     constraint_models: list[SurrogateState]
     account: Account
@@ -128,8 +130,9 @@ def _check(saved: Saved, federation: Federation) -> None:
         _check_trial(trial, saved.name)
         complete += [number] if trial.state == "complete" else []
     _require(sorted(saved.order) == complete, "order does not have each complete trial once")
+    D = (extended(federation.space, saved.own) if saved.own else federation.space).dimensions
     for state in (saved.surrogate, *saved.constraint_models):
-        _check_model(state, federation.space.dimensions)
+        _check_model(state, D)
     widths = {len(saved.trials[number].constraints) for number in complete}
     _require(len(widths) <= 1, "trials have different numbers of constraints")
     _require(

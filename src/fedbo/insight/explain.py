@@ -184,7 +184,7 @@ def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
 def _saved(
     agent: Agent, complete: Sequence[Trial], influenced: NDArray[np.bool_], draws: int
 ) -> Saving:
-    space, rng = agent.federation.space, agent.stream(Stream.EXPLAIN)
+    space, rng = agent.space, agent.stream(Stream.EXPLAIN)
     X = np.array([space.encode(trial.params) for trial in complete])
     y = np.array([space.sign * (trial.score or 0.0) for trial in complete])
     before = int(np.argmax(influenced))  # trials before the first one that peers influenced

@@ -33,6 +33,7 @@ because it does not say where a function is large.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 
@@ -106,6 +107,16 @@ class Features:
     def tangent(self, X: Array) -> Tangent:
         """Return φ at the rows of X, with its derivative there."""
         return Tangent(self, X)
+
+    def beside(self, own: int) -> Features:
+        """Return the same features of points that have so many more coordinates, ignored by φ."""
+        if not own:
+            return self
+        features = copy.copy(self)
+        features.s = np.pad(self.s, ((0, 0), (0, own)))
+        features.length_scales = np.pad(self.length_scales, (0, own), constant_values=np.inf)
+        features.waves = Twins(features.s, features.b)
+        return features
 
     def _angles(self, X: Array) -> Array:
         s, b = self.waves.like(X)
@@ -205,6 +216,12 @@ class Basis:
 
     def __len__(self) -> int:
         return len(self.lam)
+
+    def beside(self, own: int) -> Basis:
+        """Return the same basis for points that have so many more coordinates, ignored by ψ."""
+        basis = copy.copy(self)
+        basis.features = self.features.beside(own)
+        return basis
 
     def coordinates(self, X: Array) -> Array:
         """Return ψ (n, k) at the rows of X (n, D)."""

@@ -122,7 +122,7 @@ class TipsThenPool(EI, frozen=True, tag="tips-then-pool"):
     def query(self, target: Target) -> Query:
         listens = bool(target.inbox.informed) and len(target.X) <= _LAST
         held = target.federation, target.inbox
-        peers = Peers(*held, target.X, target.y) if listens else None
+        peers = Peers(*held, target.shared(target.X), target.y) if listens else None
         first = first_trial(target, peers)
         if first is not None:
             return first
@@ -153,10 +153,10 @@ class Pool(Improvement):
 
     def __init__(self, target: Target, peers: Peers) -> None:
         self.search = Search(screened=min(32 * 2**target.space.dimensions, _SCREENED))
-        self._basis = target.federation.basis
+        self._basis = target.basis
         self.shares, self._m = peers.w, peers.m
         best = target.X[np.argsort(-target.merit)[:1]]
-        self._at_best = peers.values(best).sum(axis=0)  # 0 before the first score
+        self._at_best = peers.values(target.shared(best)).sum(axis=0)  # 0 before the first score
         self._nu, self._S = prior(peers.m, peers.R, self.shares)
 
         self._hyper = target.belief.hyper

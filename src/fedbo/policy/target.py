@@ -25,7 +25,7 @@ from msgspec.structs import force_setattr
 from fedbo.federation.federation import Federation
 from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
-from fedbo.model.features import Features
+from fedbo.model.features import Basis, Features
 from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array, Mask, Rows, squared_distances
 from fedbo.model.surrogate import Surrogate
@@ -103,13 +103,36 @@ class Query(msgspec.Struct, frozen=True):
     origin: Origin = Origin()
 
 
+class Beside:
+    """The points of a domain that begin with given coordinates, for `argmax`."""
+
+    points = None
+
+    def __init__(self, domain: Domain, first: Array) -> None:
+        self._domain, self._first = domain, first
+        self.dimensions, self.free = domain.dimensions, domain.free.copy()
+        self.free[: len(first)] = False
+        low, high = domain.box
+        rest = slice(len(first), None)
+        self.box = np.append(first, low[rest]), np.append(first, high[rest])
+
+    def snap(self, X: Array) -> Array:
+        snapped = self._domain.snap(X).copy()
+        snapped[:, : len(self._first)] = self._first
+        return snapped
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        return self.snap(self._domain.sample(rng, n))
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Target:
     """The agent that asks, as its policy sees it: no transport, no units, no parameter names.
 
     Args:
         t: Number of this query, from 1.
-        space: Where queries may lie.
+        space: Where queries may lie. Its first coordinates are those of the federation's space;
+            the others are of parameters that only this agent has.
         X: Points (n, D) of the agent's scores.
         y: Scores (n,) in standard units, to be maximised.
         feasibility: Where a point is likely to satisfy the agent's constraints; None without any.
@@ -158,9 +181,23 @@ class Target:
     # What the agent and its peers believe
 
     @property
+    def own_dimensions(self) -> int:
+        """How many coordinates, the last ones, belong to the agent's own parameters."""
+        return self.space.dimensions - self.federation.space.dimensions
+
+    def shared(self, X: Array) -> Array:
+        """Return the coordinates of points (n, ·) that the federation knows, (n, D)."""
+        return X[:, : self.federation.space.dimensions]
+
+    @cached_property
     def phi(self) -> Features:
-        """The shared features."""
-        return self.federation.phi
+        """The shared features; they ignore the agent's own parameters."""
+        return self.federation.phi.beside(self.own_dimensions)
+
+    @cached_property
+    def basis(self) -> Basis:
+        """The basis of the shared features."""
+        return self.federation.basis.beside(self.own_dimensions)
 
     @property
     def beliefs(self) -> BeliefInbox:
@@ -237,11 +274,24 @@ class Target:
         not repeated until all were tried, whatever is taken.
         """
         best = self.X[np.argsort(-self.merit)[:_BEST]]
-        if self.feasibility is not None:
-            function = self.feasibility.restrict(function)
+        ignores_own = bool(np.isinf(function.length_scales).any())
         if self.space.points is not None:
             taken = None if self.repeats else self._was_tried
-        return self.maximiser(function, self.space, best, taken)
+        x = self.maximiser(self._restricted(function), self.space, best, taken)
+        return self.complete(x[: -self.own_dimensions]) if ignores_own else x
+
+    def complete(self, shared: Array) -> Array:
+        """Return a point of the space with these shared coordinates, which peers may have named.
+
+        An own draw says how the agent's own parameters are best set beside them.
+        """
+        if not self.own_dimensions:
+            return shared
+        beside = Beside(self.space, shared)
+        return self.maximiser(self._restricted(self.own_draw()), beside, None, None)
+
+    def _restricted(self, function: SampledFunction) -> SampledFunction:
+        return function if self.feasibility is None else self.feasibility.restrict(function)
 
     def _query_unless(self, taken: Mask, x: Array, origin: Origin | None) -> Query:
         origin = Origin() if origin is None else origin

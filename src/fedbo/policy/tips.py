@@ -72,7 +72,7 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
         return None
     w = peers.w * is_mature
     best = target.X[np.argmax(target.merit)][None] if len(target.y) else target.X
-    before = np.concatenate([best, target.open_points])
+    before = target.shared(np.concatenate([best, target.open_points]))
     covered = peers.regret(before).min(axis=0, initial=1.0)
     gains = w * np.maximum(covered - peers.regret(tips), 0.0)  # (tips, K)
     first = int(gains.sum(axis=1).argmax())
@@ -80,7 +80,8 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
     if gain < _LEAST:
         return None
     credit = target.named(peers.rows, gains[first] / gain)
-    return Query(tips[first], Origin("tip", credit=credit, trust=target.named(peers.rows, w)))
+    x = target.complete(tips[first])
+    return Query(x, Origin("tip", credit=credit, trust=target.named(peers.rows, w)))
 
 
 def _followed_in_a_row(target: Target) -> int:
@@ -98,6 +99,7 @@ def _followed_in_a_row(target: Target) -> int:
 def _untried(target: Target, tips: Array) -> Array:
     """Return the tips that differ, lie where queries may, and are no trial yet."""
     tips = np.unique(tips, axis=0)
-    tips = tips[np.isclose(target.space.snap(tips), tips).all(axis=1)]
-    tried = np.concatenate([target.X, target.open_points])
+    anywhere = np.pad(tips, ((0, 0), (0, target.own_dimensions)), constant_values=0.5)
+    tips = tips[np.isclose(target.shared(target.space.snap(anywhere)), tips).all(axis=1)]
+    tried = target.shared(np.concatenate([target.X, target.open_points]))
     return tips[~is_same(tips, tried).any(axis=1)]

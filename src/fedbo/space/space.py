@@ -292,6 +292,18 @@ class _Listed(Space):
         return self.points[int(_sobol(1, i, rng).item() * len(self.points)), :]
 
 
+def extended(space: Space, own: Mapping[str, Parameter]) -> Space:
+    """Return a space with more parameters; their coordinates come after those of ``space``."""
+    if space.points is not None:
+        raise ValueError(
+            f"a space with listed points cannot have own parameters ({[*own]}): list points that "
+            "have them, or leave out the list"
+        )
+    if known := [name for name in own if name in space.parameters]:
+        raise ValueError(f"{known} are parameters of the space already: leave them out of own")
+    return Space({**space.parameters, **own}, direction=space.direction)
+
+
 class Part:
     """The part of a space inside narrower ranges, to which queries are limited.
 
