@@ -253,10 +253,6 @@ class ExchangeContract:
 
     # What is there
 
-    def test_nothing_is_there_at_first(self, exchange: Exchange) -> None:
-        assert exchange.fetch(OURS) == []
-        assert exchange.withdraw(OURS, "site-a") is False
-
     @pytest.mark.parametrize("kind", get_args(Kind))
     def test_messages_of_all_kinds_arrive_to_the_last_bit(
         self, exchange: Exchange, kind: Kind

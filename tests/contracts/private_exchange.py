@@ -58,20 +58,6 @@ class PrivateExchangeContract:
             assert [found.encode() for found in place.fetch(OURS)] == [one.encode()]
             assert place.contributions(OURS) == sent[::-1]
 
-    @pytest.mark.parametrize("members", [(400, 5), (5, 400)])
-    def test_the_size_of_a_release_does_not_matter(
-        self, exchange: Exchange, members: tuple[int, int]
-    ) -> None:
-        """From 300 members on, a release has four times as many sums."""
-        square = private({"x": OURS.space.parameters["x"], "y": OURS.space.parameters["x"]}, PLAN)
-        later, earlier = (
-            released(square, (None,) * n, sequence=sequence)
-            for n, sequence in zip(members, (2, 1), strict=True)
-        )
-        assert exchange.publish(later) is True
-        assert self.again(exchange).publish(earlier) is False
-        assert exchange.fetch(square) == [later]
-
     def test_a_party_may_contribute_and_make_releases(
         self, exchange: Exchange, keys: KeyPair
     ) -> None:
