@@ -20,11 +20,11 @@ from fedbo.optuna import FederatedSampler
 from fedbo.optuna.distributions import (
     advice,
     distribution_of,
-    fitted,
     misfit,
     parameter_of,
     tunable,
 )
+from fedbo.optuna.sampler import _fitted
 from fedbo.space import Parameter
 
 PAIRS: list[tuple[BaseDistribution, Parameter]] = [
@@ -128,7 +128,7 @@ def test_a_range_inside_the_federations_may_be_clipped_to(
     if inside:
         ends = distribution_of(parameter)
         for end in (ends.low, ends.high):  # type: ignore[attr-defined]
-            value = fitted(end, distribution)
+            value = _fitted(end, distribution)
             assert distribution._contains(value) and type(value) is type(end)
 
 

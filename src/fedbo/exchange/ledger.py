@@ -374,7 +374,7 @@ class Ledger:
     def _opened(self, flags: int) -> Iterator[tuple[io.BufferedReader, bool]]:
         """Open and lock the file, and read what is new; say whether it is locked."""
         with self._lock:
-            if flags == _APPEND:
+            if flags == _APPEND and self._identity is None:
                 make_folder(self.path.parent)
             with self._file(flags) as file, alone(file.fileno()) as is_locked:
                 self._catch_up(file)

@@ -17,7 +17,7 @@ from optuna.distributions import (
 )
 
 from fedbo.space import Categorical, Float, Int, Parameter, Space
-from fedbo.space.axis import Value, to_builtin
+from fedbo.space.axis import to_builtin
 from fedbo.space.space import MOST_DIMENSIONS
 
 SearchSpace = dict[str, BaseDistribution]
@@ -151,20 +151,6 @@ def _call(name: str, parameter: Parameter) -> str:
     step = f", step={parameter.step}" if parameter.step != default else ""
     log = ", log=True" if parameter.log else ""
     return f"trial.suggest_{kind}({name!r}, {parameter.low}, {parameter.high}{step}{log})"
-
-
-def fitted(value: Value, distribution: BaseDistribution) -> Any:
-    """Clip a federation's value to the range of the objective, or return the equal choice.
-
-    >>> fitted(3.5, FloatDistribution(0, 1)), fitted(1, CategoricalDistribution([0.0, 1.0]))
-    (1.0, 1.0)
-    """
-    if isinstance(distribution, CategoricalDistribution):
-        equal = (choice for choice in distribution.choices if _key(choice) == _key(value))
-        return next(equal, value)
-    assert isinstance(distribution, FloatDistribution | IntDistribution)
-    assert isinstance(value, int | float)
-    return min(max(value, distribution.low), distribution.high)
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -25,7 +25,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
@@ -37,11 +42,12 @@ from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
 from fedbo.optuna import private
-from fedbo.optuna.distributions import SearchSpace, advice, fitted, misfit
+from fedbo.optuna.distributions import SearchSpace, advice, misfit
 from fedbo.optuna.mail import Courier, Mail
 from fedbo.optuna.study import Options, StudyAgent, write_asked
 from fedbo.policy import Policy, TipsThenPool
 from fedbo.space import Float
+from fedbo.space.axis import Value
 
 _NO_FEDERATION = (
     "there is an exchange, but no federation: sites that exchange messages agree on a federation "
@@ -283,14 +289,15 @@ class FederatedSampler(BaseSampler):
         """Return the value of a federation's parameter; the first one in a trial makes a query."""
         assert self.federation is not None
         parameter = self.federation.space.parameters[name]
-        if misfit(distribution, parameter, clip=self._options.clip):
-            raise FederationMismatch(advice(name, distribution, parameter))
         with self._lock:
             agent = self._study_agent(study)
-            agent.ranges[name] = distribution
+            if agent.ranges.get(name) != distribution:
+                if misfit(distribution, parameter, clip=self._options.clip):
+                    raise FederationMismatch(advice(name, distribution, parameter))
+                agent.ranges[name] = distribution
             if trial.number not in agent.queries:
                 agent.queries[trial.number] = self._query(study, trial, {})
-            return fitted(agent.queries[trial.number][name], distribution)
+            return _fitted(agent.queries[trial.number][name], distribution)
 
     def _query(
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace
@@ -325,6 +332,15 @@ class FederatedSampler(BaseSampler):
     def _pass_on_complaints(self) -> None:
         for sentence in [] if self._mail is None else self._mail.courier.complaints():
             caller.warn(sentence, ExchangeWarning)
+
+
+def _fitted(value: Value, distribution: BaseDistribution) -> Any:
+    """Clip a federation's value to the range of the objective, or return the equal choice."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.to_external_repr(distribution.to_internal_repr(value))
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    assert isinstance(value, int | float)
+    return min(max(value, distribution.low), distribution.high)
 
 
 def _check_one_objective(study: optuna.Study) -> None:
