@@ -6,8 +6,6 @@ symbol    meaning                                                       shape
 N         number of peers, in order of their first message              scalar
 omega     ω_n, the weights that peer n handed out, in float32           (N, M)
 chance    P_N before normalisation (Algorithm 1, line 6)                (N,)
-used      whether the message was used; its element of P_N is then 0    (N,)
-tips      the point that each peer recommends; NaN if it names none     (N, D)
 ========  ============================================================  =======
 
 An inbox trusts its caller. Messages from outside go through `fedbo.Agent.receive`, which checks
@@ -23,7 +21,6 @@ C           σ²Σ_n⁻¹ = I − R_nᵀR_n, their covariance                   
 R           how much the t_n observations of peer n reduced the prior's         (N, r, M)
             covariance I: at most min(t_n, M) orthogonal rows, padded with 0
 lam         squared lengths of the rows of R_n: the eigenvalues of I − C        (r,)
-incumbents  best standardised score of each peer; NaN with compact messages     (N,)
 omega       one draw from N(ν_n, C), so that FTS can run on beliefs             (N, M)
 draws       S such draws, for the ranking loss of RGPE                          (N, S, M)
 ==========  ==================================================================  ============
@@ -40,7 +37,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,14 +97,11 @@ class Inbox:
     'b'
     """
 
-    #: The columns that files have.
-    SAVED: ClassVar[tuple[str, ...]] = ("omega", "t_n", "sequence", "chance", "used", "tips")
-
     omega: Single = _view("omega")  # (N, M) weights
     t_n: NDArray[np.int32] = _view("t_n")  # (N,) number of observations behind each message
     sequence: NDArray[np.int64] = _view("sequence")  # (N,)
     chance: Array = _view("chance")  # (N,) P_N before any message was used
-    used: NDArray[np.bool_] = _view("used")  # (N,) whether the message was used
+    used: NDArray[np.bool_] = _view("used")  # (N,) whether it was: its P_N is then 0
     tips: Array = _view("tips")  # (N, D) the point that each peer recommends; NaN: none
 
     def __init__(self, M: int, D: int = 0) -> None:
@@ -128,10 +122,6 @@ class Inbox:
 
     def __contains__(self, sender: object) -> bool:
         return sender in self._rows
-
-    def __repr__(self) -> str:
-        held = f"{len(self)} messages of M = {self.M}, {self.left} left to draw"
-        return f"{type(self).__name__}({held})"
 
     @property
     def left(self) -> int:
@@ -212,7 +202,7 @@ class Inbox:
 
     def state(self) -> dict[str, Any]:
         """Return the senders and a copy of the columns as bytes, for `restore`."""
-        columns = {name: self._column(name).tobytes() for name in self.SAVED}
+        columns = {name: self._column(name).tobytes() for name in self._saved()}
         return {"senders": self.senders, **columns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -230,7 +220,7 @@ class Inbox:
         self._make_room(n)
         if len({self._add_sender(sender) for sender in state["senders"]}) < n:
             raise ValueError("a sender is in the inbox twice")
-        for name in self.SAVED:
+        for name in self._saved():
             column, data = self._columns[name], state[name]
             if name == "R" and n:
                 rank = min(len(data) // (4 * n * self.M), self.M + _STEP)
@@ -244,6 +234,9 @@ class Inbox:
                 raise ValueError(f"{name} in the inbox has numbers that are not possible")
             column[:n] = values.reshape(column[:n].shape)
             self._columns[name] = column
+
+    def _saved(self) -> list[str]:
+        return [name for name in self._columns if name != "draws"]  # which are made again
 
     def _values(self, held: Held) -> dict[str, Any]:
         return {"omega": held.content, "t_n": held.t_n, "sequence": held.sequence}
@@ -276,19 +269,12 @@ class BeliefInbox(Inbox):
     The draws of a message depend on ``entropy``, its sender and its sequence number, and not on
     the order in which messages arrive.
 
-    Args:
-        M: Number of shared features.
-        entropy: Seed of the draws, as for `numpy.random.SeedSequence`; default 0.
-        D: Dimensions of the space; 0 (default) if no peer recommends a point.
-
     >>> header = dict(fingerprint=bytes(16), sender="site-a", sequence=1, t_n=1)
     >>> inbox = BeliefInbox(2)
     >>> message = Message.of_belief([1.0, 2.0], [[1.0, 0.0], [0.0, 0.25]], 0.8, **header)
     >>> inbox.hold(held(message)), inbox.nu.tolist(), inbox.draws(100).shape
     (True, [[1.0, 2.0]], (1, 100, 2))
     """
-
-    SAVED: ClassVar[tuple[str, ...]] = (*Inbox.SAVED, "nu", "R", "incumbents")
 
     nu: Single = _view("nu")  # (N, M) means of the weights
     R: Single = _view("R")  # (N, r, M) factors of the covariances: C_n = I − R_nᵀR_n
