@@ -371,9 +371,7 @@ def test_a_flood_is_slowed_down_for_one_member_only(new_database: Callable[[str]
         assert world.ask("GET", HERE, tokens[1]).is_success
 
 
-@pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer ", "Basic abc", "bearer x y", "Bearer \xff", "x" * 10_000]
-)
+@pytest.mark.parametrize("header", ["", "Bearer ", "Basic abc", "bearer x y", "Bearer \xff"])
 def test_a_strange_header_is_a_wrong_token(world: World, header: str) -> None:
     answer = world.client.get(
         "/v1/federations", headers={b"authorization": header.encode("latin1")}

@@ -66,6 +66,8 @@ def answers(hub: HubProcess) -> bool:
 
 def test_it_tells_where_it_is_and_what_to_do_next(hub: HubProcess) -> None:
     hub.wait_for(lambda: answers(hub))
+    taken = serve("--port", str(hub.port), "--db", hub.db)
+    assert taken.returncode == 1 and f"port {hub.port} of 127.0.0.1" in taken.stderr
     text = hub.log
     assert text.startswith(f"fedbo hub: http://127.0.0.1:{hub.port}\n")
     assert "fedbo hub operator add" in text and "fedbo hub create" in text
@@ -100,12 +102,6 @@ def test_what_cannot_work_is_said_before_anything_starts(
     assert expected in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
-
-
-def test_a_taken_port_is_named(hub: HubProcess, tmp_path: Path) -> None:
-    result = serve("--port", str(hub.port), "--db", f"sqlite:///{tmp_path}/2.db")
-    assert result.returncode == 1
-    assert f"port {hub.port} of 127.0.0.1" in result.stderr
 
 
 def test_it_serves_with_tls(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contracts.hub_rows import AGREED, Desk, caller, message, publish, withdrawal
+from contracts.hub_rows import Desk, caller, message, publish, withdrawal
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from fedbo.exchange.hub.wire import News, Progress
@@ -69,16 +69,6 @@ def group(engine: Engine) -> Group:
     return Group(engine, "a", "b")
 
 
-def test_a_later_message_replaces_an_earlier_one(group: Group) -> None:
-    first, second = message("a", 1), message("a", 2)
-    assert group.publish(first)
-    assert group.publish(first)  # a retry
-    assert group.publish(second)
-    assert not group.publish(first)
-    assert not group.publish(message("a", 2, t_n=9))  # another one with the same number
-    assert group.out() == ["a 2"]
-
-
 @pytest.mark.parametrize("cursor", ["", "x", "0000000000000000.1", "{}.99", "{}.-1"])
 def test_a_cursor_that_means_nothing_gets_everything(group: Group, cursor: str) -> None:
     group.publish(message("a", 1))
@@ -127,7 +117,7 @@ def test_an_unsigned_message_may_come_back(group: Group) -> None:
 
 def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
     keys = KeyPair.generate()
-    group = Group(engine, "a", "b", keys=keys)
+    group = Group(engine, "a", keys=keys)
     signed = message("a", 1, keys=keys)
     with store.begin(engine) as connection:
         early = group.caller(connection, "a")
@@ -187,14 +177,6 @@ def test_of_too_many_changes_everything_is_handed_out(
     group.publish(message("a", 1))
     news = group.fetch(cursor)
     assert news.is_all and len(news.handed) == 2
-
-
-def test_large_messages_share_the_room_of_an_answer(
-    group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group.publish(message("a", 1), message("b", 1))
-    monkeypatch.setattr(messages, "ANSWER_BYTES", AGREED.sent_bytes)
-    assert group.out() == ["b 1"]
 
 
 def test_a_member_has_so_many_agents(group: Group) -> None:

@@ -183,16 +183,7 @@ def key_given(
     federation: str = "liver",
     agreed: Federation = AGREED,
 ) -> dict[str, str]:
-    """Return a key and its proof, as a request to enrol or to change the key has them.
-
-    Args:
-        purpose: Which of the two.
-        member: The name of the member.
-        secret: The secret of the invitation, or the member's token.
-        keys: The key pair.
-        federation: The name of the federation.
-        agreed: The federation.
-    """
+    """Return a key and its proof, as a request has them that gives a secret or a token."""
     shared = federation, agreed.fingerprint, member, hashed(secret)
     return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
 
