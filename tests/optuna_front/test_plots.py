@@ -103,12 +103,6 @@ class TestHistory:
         assert line(up) == [1.0, 3.0, 3.0]
         assert line(down) == [1.0, 1.0, 0.5]
 
-    def test_trials_without_a_value_change_nothing_and_are_counted_by_their_end(self) -> None:
-        study = study_of(TrialState.FAIL, 1.0, TrialState.PRUNED, 2.0)
-        study.ask()
-        study.enqueue_trial({"x": 1})
-        np.testing.assert_array_equal(line(plot_history(study)), [np.nan, 1.0, 1.0, 2.0, 2.0])
-
     def test_trials_are_sorted_by_the_source_of_their_query(self) -> None:
         sources = ["initial", "own", "pool", "peer", "own", "tip"]
         attributes = [

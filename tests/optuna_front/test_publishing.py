@@ -162,7 +162,10 @@ def test_what_was_withdrawn_is_not_sent_at_the_end() -> None:
     exchange = MemoryExchange()
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, signed=False))
     run(study, 3, giving(5, 6, 6))
+    courier = study.sampler._mail.courier  # type: ignore[attr-defined]
+    assert courier.has_something
     assert study.sampler.withdraw(study)  # type: ignore[attr-defined]
+    assert not courier.has_something
     study.sampler.flush()  # type: ignore[attr-defined]
     assert exchange.fetch(FEDERATION) == []
 

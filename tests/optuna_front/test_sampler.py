@@ -36,7 +36,6 @@ from fedbo.optuna.study import (
     Mirror,
     read_asked,
     read_origin,
-    read_record,
     write_asked,
 )
 
@@ -340,21 +339,6 @@ def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
     assert [trial.t for trial in agent.trials][-2:] == [1, 2]
 
 
-def test_a_space_that_changes_makes_a_new_agent() -> None:
-    study = study_of(FederatedSampler(seed=0))
-    study.optimize(bowl, n_trials=5)
-    first = agent_of(study)
-
-    def wider(trial: optuna.Trial) -> float:
-        trial.suggest_int("rate-of-another-kind", 1, 5)
-        return trial.suggest_float("x", 0, 1)
-
-    study.optimize(wider, n_trials=3)
-    assert first is not agent_of(study)
-    assert agent_of(study).federation.space.names == ("x",)
-    assert scores(study) == 8
-
-
 def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:
     def objective(trial: optuna.Trial) -> float:
         value = bowl(trial)
@@ -446,30 +430,6 @@ def test_a_worker_that_only_seemed_dead_makes_a_new_agent() -> None:
         "failed",
         "complete",
     ]
-
-
-def in_parts(*parts: int) -> optuna.Study:
-    """A study that was resumed with a new sampler after each part of its trials."""
-    study = study_of(FederatedSampler(FEDERATION, seed=5))
-    for n in parts:
-        study.sampler = FederatedSampler(FEDERATION, seed=5)
-        study.optimize(bowl, n_trials=n)
-    return study
-
-
-def test_a_study_that_is_resumed_goes_on() -> None:
-    whole, resumed = in_parts(11), in_parts(1, 1, 7, 2)
-    assert sources(resumed) == sources(whole) == ["initial"] * 3 + ["own"] * 8
-    asked = [read_asked(trial) for trial in resumed.trials]
-    assert [one.t for one in asked if one] == [None, None, None, *range(1, 9)]
-    assert read_record(resumed).entropy == read_record(whole).entropy  # type: ignore
-    # Initial points depend on the seed alone. Later queries depend on a fit, which starts from the
-    # last one; after a restart it starts anew. So they are alike, and no more.
-    for a, b in zip(whole.trials[:3], resumed.trials[:3], strict=True):
-        assert a.params == b.params
-    # What a restart does is the same each time.
-    again = in_parts(1, 1, 7, 2)
-    assert [trial.params for trial in again.trials] == [trial.params for trial in resumed.trials]
 
 
 def test_an_agent_rebuilt_from_the_study_knows_what_the_first_one_knew(tmp_path: Path) -> None:

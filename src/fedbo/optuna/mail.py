@@ -311,8 +311,8 @@ class Courier:
         self.drop()
 
     def drop(self) -> None:
-        """Forget the letters that are not sent yet."""
-        self._letters = Letters()
+        """Forget what is not sent yet."""
+        self._letters, self._errand = Letters(), None
 
     @property
     def has_something(self) -> bool:
