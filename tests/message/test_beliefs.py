@@ -98,19 +98,6 @@ def test_draws_made_on_arrival_are_those_made_when_asked_for() -> None:
     np.testing.assert_array_equal(early.draws(7), late.draws(7))
 
 
-def test_a_newer_message_takes_the_place_of_the_older_one() -> None:
-    inbox = filled(message(0), message(1))
-    inbox.draws(5)
-    inbox.use(0)
-    assert not inbox.hold(held(message(0)))
-    newer = message(0, sequence=2, t_n=30)
-    assert inbox.hold(held(newer), 1.0) and len(inbox) == 2 and inbox.left == 2
-    fresh = filled(newer)
-    np.testing.assert_array_equal(inbox.nu[0], newer.nu)
-    np.testing.assert_array_equal(inbox.draws(5)[0], fresh.draws(5)[0])
-    np.testing.assert_array_equal(inbox.omega[0], fresh.omega[0])
-
-
 @pytest.mark.parametrize("n", [0, 1, 13])
 def test_a_restored_inbox_is_the_same_to_the_last_bit(n: int) -> None:
     inbox = filled(*[message(i, t_n=3 * i + 1) for i in range(n)])

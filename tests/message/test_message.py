@@ -133,20 +133,9 @@ def test_a_body_of_wrong_size_or_kind_is_refused() -> None:
         lambda: Weights(b"abc"),
         lambda: Belief(b"", bytes(4), 0.0),
         lambda: Belief(bytes(8), bytes(8), 0.0),
-        lambda: Message.of_belief([1.0, 2.0], np.eye(3), 0.0, **msgspec.structs.asdict(HEADER)),
     ):
         with pytest.raises(MessageRefused, match="bytes"):
             build()
-
-
-class Header(msgspec.Struct):
-    fingerprint: bytes = bytes(16)
-    sender: str = "a"
-    sequence: int = 0
-    t_n: int = 0
-
-
-HEADER = Header()
 
 
 @given(st.binary(max_size=200))

@@ -154,22 +154,6 @@ def test_every_int_comes_back(parameter: Int, u: float) -> None:
     assert there_and_back(parameter, value) == value
 
 
-@given(LOG_INT, UNIT)
-def test_every_int_comes_back_on_a_log_scale(parameter: Int, u: float) -> None:
-    for value in (
-        parameter.low,
-        parameter.high,
-        round(parameter.low * (1 - u) + parameter.high * u),
-    ):
-        assert there_and_back(parameter, value) == value
-
-
-@given(CATEGORICAL)
-def test_every_choice_comes_back(parameter: Categorical) -> None:
-    for choice in parameter.choices:
-        assert there_and_back(parameter, choice) is choice
-
-
 # The cube
 
 
