@@ -30,13 +30,6 @@ def test_a_table_from_file_to_json(path: Path, command: Any) -> None:
     assert [*figures["ratio_ei"]["2"]] == ["1", "2", "3", "5"]
 
 
-def test_more_members_than_tasks_are_refused(path: Path, command: Any) -> None:
-    with pytest.raises(SystemExit, match="--members has 3, but each of the 3 tasks of tiny has 2"):
-        command(private.main, path, *SHORT, "--members", "2,3")
-    with pytest.raises(SystemExit):
-        command(private.main, path, *SHORT, "--epsilon=nan")
-
-
 def test_a_newcomer_begins_in_the_cell_with_most_votes(ground: grounds.Listed) -> None:
     agreed = private.planned(ground, np.inf, 1e-3)
     history = [(ground.params(row), float(row == 7)) for row in range(10)]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from paper.real_data import folder_with
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -125,14 +124,3 @@ def test_published_scores_are_ours_but_for_their_noise(real: tuple[Samples, ...]
         flipped = np.abs(noisy - 1 + np.array(exact)) < 0.02
         assert np.mean(off < 0.02) > 0.88
         assert np.mean((off < 0.02) | flipped) > 0.96
-
-
-@pytest.mark.parametrize("mines", [2, 3, 7])
-def test_every_fold_has_a_mine_to_train_on(mines: int) -> None:
-    y: NDArray[np.int64] = (np.arange(40) < mines).astype(np.int64)
-    for seed in range(50):
-        folds = svm._folds(y, seed)
-        assert sorted(np.concatenate([predict for _, predict in folds])) == [*range(40)]
-        for train, predict in folds:
-            assert set(y[train]) == {0, 1}
-            assert not set(train) & set(predict)
