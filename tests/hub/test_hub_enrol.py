@@ -93,18 +93,6 @@ def test_nothing_is_changed_if_the_federation_is_not_accepted(
     enrol(hub.address, invited, "clinic")
 
 
-def test_no_token_is_asked_for_that_cannot_be_kept(
-    hub: HubProcess, office: Office, liver: str
-) -> None:
-    invited = office.invite(liver, uses=1)
-    Memberships().path.parent.mkdir(parents=True, exist_ok=True)
-    Memberships().path.mkdir()
-    with pytest.raises(ExchangeError):
-        enrol(hub.address, invited, "clinic")
-    Memberships().path.rmdir()
-    enrol(hub.address, invited, "clinic")
-
-
 # Through TLS and proxies
 
 

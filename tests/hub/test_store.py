@@ -71,17 +71,6 @@ def test_several_processes_open_a_new_database_at_once(database_url: str) -> Non
     engine.dispose()
 
 
-def test_a_database_of_another_version_is_refused_and_left_as_it_was(database_url: str) -> None:
-    engine = open_database(database_url)
-    with begin(engine) as connection:
-        connection.execute(update(schema.hub).values(version=99))
-    before = all_rows(engine)
-    with pytest.raises(HubError, match=r"tables of version 99.*works with version 1"):
-        open_database(database_url)
-    assert all_rows(engine) == before
-    engine.dispose()
-
-
 def test_a_database_of_another_program_is_refused(database_url: str) -> None:
     engine = open_database(database_url)
     with begin(engine) as connection:
@@ -129,13 +118,6 @@ def test_sqlite_commits_are_durable_and_only_this_user_can_read_them(tmp_path: P
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
     assert values == ["wal", 2, 1]
     engine.dispose()
-
-
-def test_a_transaction_is_undone_after_an_exception(engine: Engine) -> None:
-    with pytest.raises(ZeroDivisionError), begin(engine) as connection:
-        connection.execute(update(schema.hub).values(created=-1.0))
-        raise ZeroDivisionError
-    assert all_rows(engine)["hub"][0][3] > 0
 
 
 def test_errors_never_show_values(engine: Engine) -> None:
