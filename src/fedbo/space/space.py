@@ -134,8 +134,9 @@ class Space:
             if isinstance(parameter, Categorical):
                 parameter = Categorical(sorted(parameter.choices, key=rank))
             parameters[name] = parameter
-        canonical = Space(parameters, direction=self.direction, points=self.listed)
-        return self if canonical == self else canonical
+        if repr(parameters) == repr(self.parameters):  # in this order; 1 is not True
+            return self
+        return Space(parameters, direction=self.direction, points=self.listed)
 
     def encode(self, params: Mapping[str, Value]) -> Array:
         """Return the point x (D,) of the cube where ``params`` lie.
