@@ -58,7 +58,7 @@ _NO_FEDERATION = (
 
 
 _WAIT = 5.0  # seconds for what is being sent
-_WAIT_FOR_OTHERS = 0.05  # seconds for each worker to ask again
+_TRIES, _WAIT_FOR_OTHERS = 8, 0.05  # to differ from other workers; seconds for each
 
 
 class FederatedSampler(BaseSampler):
@@ -307,7 +307,7 @@ class FederatedSampler(BaseSampler):
             mirror = agent.follow(search_space, trial.number, cached=True)
             if self._mail is not None:
                 self._mail.receive(mirror)
-            while True:
+            for _ in range(_TRIES):
                 asked = mirror.ask(trial.number)
                 write_asked(study, trial, asked)
                 # Another worker may have asked meanwhile. Both see that, and the later one waits.
