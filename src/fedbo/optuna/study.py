@@ -174,11 +174,11 @@ def check_unconstrained(trial: FrozenTrial) -> None:
     """Raise `ConstraintsRefused` if a trial has constraints."""
     if trial.constraints:
         raise ConstraintsRefused(
-            f"trial {trial.number} has the constraint {next(iter(trial.constraints))!r}, and fedbo "
-            "does not know constraints yet: it would recommend points that break them, to peers "
-            "too. Leave out set_constraint, and return inf (or -inf to maximize) where a "
-            "constraint is broken, which counts as the worst value so far; or tune this study with "
-            "a sampler that knows them, such as Optuna's TPESampler, without fedbo"
+            f"trial {trial.number} has the constraint {next(iter(trial.constraints))!r}, and "
+            "FederatedSampler does not know constraints yet: it would recommend points that break "
+            "them, to peers too. Leave out set_constraint, and return inf (or -inf to maximize) "
+            "where a constraint is broken, which counts as the worst value so far; or tune this "
+            "study with a sampler that knows them, such as Optuna's TPESampler, without fedbo"
         )
 
 
