@@ -50,8 +50,7 @@ from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
 
 SUFFIX = ".fedbo"
-MOST_FILES = 200_000  # that are looked at in the folder of a federation
-MOST_ENTRIES = 10_000  # of the folder itself that are looked at for federations
+MOST_FILES = 20_000  # that are looked at in a folder: a second, and 32 MB of what is wrong
 MOST_HELD = 2**30  # bytes that the largest messages of a federation may take in memory
 MOST_LISTED = 2**26  # bytes of messages that one call of `holdings` returns
 _TITLE = "fedbo message 1"
@@ -274,5 +273,5 @@ def _names(home: OpenFolder, most: int) -> list[str]:
 
 def _federations(root: OpenFolder) -> list[str]:
     """Return the names of the folders of federations."""
-    names = (entry.name for entry in islice(root.entries(), MOST_ENTRIES))
+    names = (entry.name for entry in islice(root.entries(), MOST_FILES))
     return sorted(name for name in names if _FINGERPRINT.fullmatch(name))
