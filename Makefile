@@ -4,6 +4,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
 
 TRANSFER = results/transfer
+OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
 
 .PHONY: help demo lint test test-all test-flower chromium bench house transfer clean
 
@@ -26,12 +27,14 @@ lint: .venv/stamp
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-test: lint chromium  ## what CI runs: lint, types, layers, dead code, and every test that is not slow (8 minutes)
+test: lint chromium .optuna4/stamp  ## what CI runs: lint, types, layers, dead code, and every test that is not slow (8 minutes)
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow and not fleet'
+	$(OPTUNA_TESTS)
 
-test-all: lint chromium  ## the same with the long ones: kills, the whole page, experiments, a fleet
+test-all: lint chromium .optuna4/stamp  ## the same with the long ones: kills, the whole page, experiments, a fleet
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not fleet'
 	.venv/bin/pytest -q -m fleet
+	$(OPTUNA_TESTS)
 
 test-flower: .venv/stamp  ## deploy a real Flower fleet on this machine, with TLS and keys (2 minutes)
 	.venv/bin/pytest -q -m fleet
@@ -63,12 +66,17 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 	.venv/bin/python benchmarks/picture.py $(TRANSFER)/regret.png $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
 	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,identity,cluster,experiments,dev]'
+	@touch $@
+
+# The oldest Optuna that fedbo supports, in front of the tested one. Both need the same packages.
+.optuna4/stamp: .venv/stamp
+	.venv/bin/pip install -qq --no-deps --upgrade --target .optuna4 optuna==4.5.0
 	@touch $@
 
 .venv/demo-stamp: pyproject.toml constraints.txt

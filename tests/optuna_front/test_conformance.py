@@ -8,16 +8,13 @@ import numpy as np
 import optuna
 import pytest
 from optuna.samplers import BaseSampler
-from optuna.testing.pytest_samplers import (
-    BasicSamplerTestCase,
-    RelativeSamplerTestCase,
-    SingleOnlySamplerTestCase,
-)
 
 from fedbo import Federation, Message
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Asked, Mirror, read_origin
+
+suite = pytest.importorskip("optuna.testing.pytest_samplers", reason="Optuna 4.8 brought it")
 
 
 def _stranger(federation: Federation, i: int) -> Message:
@@ -43,14 +40,18 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mirror, "ask", ask_with_peers)
 
 
-class TestAlone(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+class TestAlone(
+    suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase
+):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return FederatedSampler
 
 
 @pytest.mark.usefixtures("strangers")
-class TestWithPeers(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+class TestWithPeers(
+    suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase
+):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return lambda: FederatedSampler(seed=0)

@@ -52,9 +52,20 @@ def no_name() -> bool:
     return private.is_unnamed(a_study()[0]) and not private.is_unnamed(named)
 
 
+def constraints() -> bool:
+    trial = optuna.trial.create_trial(value=1.0, system_attrs={"constraints": [0.5, -1.0]})
+    return private.constraints(trial) == {"0": 0.5, "1": -1.0} and not private.constraints(
+        optuna.trial.create_trial(value=1.0)
+    )
+
+
 @pytest.mark.parametrize(
     ("what", "holds"),
-    [("system attribute 'fixed_params'", fixed_params), ("study names 'no-name-...'", no_name)],
+    [
+        ("system attribute 'fixed_params'", fixed_params),
+        ("system attribute 'constraints'", constraints),
+        ("study names 'no-name-...'", no_name),
+    ],
 )
 def test_what_optuna_writes_is_as_fedbo_reads_it(what: str, holds: Callable[[], bool]) -> None:
     assert holds(), MOVE.format(what)

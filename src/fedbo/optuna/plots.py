@@ -199,7 +199,9 @@ def _best_so_far(trials: Sequence[FrozenTrial], sign: float) -> Floats:
 
 def _countable(trial: FrozenTrial) -> float:
     """Return a trial's value; NaN if it is infinite, breaks a constraint, or does not exist."""
-    if trial.state != TrialState.COMPLETE or any(c > 0.0 for c in trial.constraints.values()):
+    if trial.state != TrialState.COMPLETE or any(
+        c > 0.0 for c in private.constraints(trial).values()
+    ):
         return math.nan
     value = trial.value
     return value if value is not None and abs(value) < _ENDLESS else math.nan

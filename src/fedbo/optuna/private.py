@@ -1,6 +1,6 @@
-"""Everything that fedbo uses of Optuna and that is not part of Optuna's public API.
+"""What fedbo uses of Optuna beyond its public API, and what differs between Optuna 4.5 and 5.
 
-Optuna 5 has no public equivalent. No other file of fedbo uses private names, and
+Optuna has no public equivalent. No other file of fedbo uses private names, and
 `tests/optuna_front/test_private.py` fails if a new version of Optuna changes one of these:
 
 =========================  ========================================================================
@@ -11,20 +11,33 @@ Optuna 5 has no public equivalent. No other file of fedbo uses private names, an
                            those of one bracket. A cache saves reading the storage twice in a trial.
 ``fixed_params``           The system attribute that marks a trial as enqueued.
 ``no-name-``               The beginning of the names that Optuna makes up.
+``constraints``            The system attribute with a trial's constraints, in Optuna 4.
 =========================  ========================================================================
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+from optuna.distributions import BaseDistribution
+from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial
+
+_HAS_CACHE = "use_cache" in inspect.signature(IntersectionSearchSpace.calculate).parameters
 
 
 def get_trials(study: Study, *, cached: bool = False) -> list[FrozenTrial]:
     """Return all trials of a study by number; if ``cached``, as of the beginning of this trial."""
     return study._get_trials(deepcopy=False, use_cache=cached)
+
+
+def intersection(
+    space: IntersectionSearchSpace, study: Study, *, cached: bool
+) -> dict[str, BaseDistribution]:
+    """Return the parameters that all complete trials share; Optuna 4 always reads the storage."""
+    return space.calculate(study, use_cache=cached) if _HAS_CACHE else space.calculate(study)
 
 
 def is_same_study(a: Study, b: Study) -> bool:
@@ -42,6 +55,13 @@ def set_study_attribute(study: Study, key: str, value: Any) -> None:
 
 def set_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: Any) -> None:
     study._storage.set_trial_system_attr(trial._trial_id, key, value)
+
+
+def constraints(trial: FrozenTrial) -> dict[str, float]:
+    """Return a trial's constraints by name; Optuna 4 numbers them."""
+    if hasattr(FrozenTrial, "constraints"):
+        return trial.constraints
+    return {str(i): c for i, c in enumerate(trial.system_attrs.get("constraints") or [])}
 
 
 def is_enqueued(trial: FrozenTrial) -> bool:

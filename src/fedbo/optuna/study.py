@@ -172,9 +172,9 @@ class ConstraintsRefused(ValueError):
 
 def check_unconstrained(trial: FrozenTrial) -> None:
     """Raise `ConstraintsRefused` if a trial has constraints."""
-    if trial.constraints:
+    if constraints := private.constraints(trial):
         raise ConstraintsRefused(
-            f"trial {trial.number} has the constraint {next(iter(trial.constraints))!r}, and "
+            f"trial {trial.number} has the constraint {next(iter(constraints))!r}, and "
             "FederatedSampler does not know constraints yet: it would recommend points that break "
             "them, to peers too. Leave out set_constraint, and return inf (or -inf to maximize) "
             "where a constraint is broken, which counts as the worst value so far; or tune this "
@@ -462,7 +462,7 @@ class StudyAgent:
 
     def common_space(self, *, cached: bool = True) -> SearchSpace:
         """Return the parameters that all complete trials share and that fedbo can tune."""
-        shared = self._intersection.calculate(self.study, use_cache=cached)
+        shared = private.intersection(self._intersection, self.study, cached=cached)
         if shared != self._shared:
             several = {name: ours for name, ours in shared.items() if not ours.single()}
             parameters, refusals = tunable(several)
