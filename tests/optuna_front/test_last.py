@@ -86,7 +86,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as scratch:
             left = [*ends(Path(scratch), int(sys.argv[1]), options)]
         lost = [end.sequence for end in left if end.sequence < TRIALS]
-        print(f"{options or 'as written':16} {len(left)} runs, {len(lost)} lost {lost}", end="")
-        print(f", reported {[end.reported for end in left]}", end="")
-        print(f", {sum(bool(end.said) for end in left)} with warnings", flush=True)
-        print("\n".join({end.said for end in left if end.said}))
+        told = {end.said for end in left} - {""}
+        reported = {end.reported for end in left}
+        print(f"{options or 'as written'}: {len(left)} runs, {len(lost)} lost {lost}, ", end="")
+        print(f"{reported} trials reported, {len(told)} warnings {told or ''}", flush=True)
