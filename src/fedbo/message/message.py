@@ -160,7 +160,8 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
 
     What its body has are its attributes too: ``omega``; ``nu``, ``covariance``, ``incumbent``;
     ``nu``, ``counts``, ``tip``; or ``y``, ``cell``, ``local_epsilon``; and in any case ``M``, the
-    length of omega, nu or y. Arrays are read-only.
+    length of omega, nu or y, and ``parameters``, the number of parameters handed out, as the paper
+    counts. Arrays are read-only.
 
     >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 20}
     >>> message = Message.of_weights([0.5, -1.0, 2.0], **header)
@@ -247,11 +248,6 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
     @property
     def kind(self) -> MessageKind:
         return cast(MessageKind, self.body.__struct_config__.tag)
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters handed out, as the paper counts: M for FTS, M + M² + 1 for TAF."""
-        return self.body.parameters
 
     @property
     def tip(self) -> bytes:
