@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -13,7 +11,7 @@ import pytest
 from contracts.hub import HubProcess
 from contracts.hub_rows import ACTOR, AGREED, message, publish
 from hub.world import contribution, private_federation
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from sqlalchemy import update
 
 from fedbo.exchange.hub.memberships import Invitation
@@ -33,18 +31,6 @@ _EXPECTED = re.compile(
 )
 
 expect.set_options(timeout=60_000)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        missing = "the page needs a browser: apt-get install chromium"
-        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

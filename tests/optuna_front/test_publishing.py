@@ -236,6 +236,7 @@ def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
     settle(study)
     progress = [entry.progress for entry in ledger.read() if entry.action == "sent"]
     assert [p.saved for p in progress if p] == [1.5] * len(progress)
+    assert study.user_attrs == {"fedbo:trials-saved": 1.5}
     assert progress[0] is not None and (progress[0].trials, progress[0].best) == (1, 5.0)
 
 

@@ -311,6 +311,8 @@ def test_enqueued_trials_are_told_where_they_ran() -> None:
     study.enqueue_trial({"x": 0.5})
     study.optimize(bowl, n_trials=4)
     assert sources(study) == [None, "initial", "initial", "own"]
+    shown = [trial.user_attrs.get("fedbo:source") for trial in study.trials]
+    assert shown == [None, None, "initial", "own"]
     agent = synced(study)
     complete = [trial for trial in agent.trials if trial.state == "complete"]
     assert [trial.params for trial in complete] == [trial.params for trial in study.trials]
@@ -517,6 +519,9 @@ def test_peers_help_and_are_named(tmp_path: Path) -> None:
     assert origin.credit and origin.credit.keys() <= {f"peer-{i}" for i in range(4)}
     assert origin.trust and 0 < sum(origin.trust.values()) <= 1
     assert agent_of(study).trials[0].credit == origin.credit
+    shown = study.trials[0].user_attrs
+    assert shown["fedbo:source"] == "tip"
+    assert {name.split()[0] for name in shown["fedbo:peers"].split(", ")} == {*origin.credit}
     assert "target" not in {agent_of(study).inbox.sender(i) for i in range(4)}
 
 

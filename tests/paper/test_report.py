@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
+from playwright.sync_api import Browser
 
 from fedbo_paper.experiments.claims import Finding
 from fedbo_paper.report.figures import Picture
@@ -94,16 +94,8 @@ def test_verdicts_are_words_and_signs_and_effects_have_their_interval() -> None:
 
 
 @pytest.mark.slow
-def test_it_is_not_wider_than_a_phone(tmp_path: Path) -> None:
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("needs a browser: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
+def test_it_is_not_wider_than_a_phone(tmp_path: Path, browser: Browser) -> None:
     (tmp_path / "report.html").write_text(FULL)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        shown = browser.new_page(viewport={"width": 390, "height": 844})
-        shown.goto((tmp_path / "report.html").as_uri())
-        assert shown.evaluate("document.documentElement.scrollWidth") == 390
-        browser.close()
+    shown = browser.new_page(viewport={"width": 390, "height": 844})
+    shown.goto((tmp_path / "report.html").as_uri())
+    assert shown.evaluate("document.documentElement.scrollWidth") == 390

@@ -37,7 +37,7 @@ from fedbo.optuna.standing import (
     standing_of,
     withdraw,
 )
-from fedbo.optuna.study import SCORED, Mirror, StudyAgent, StudyRecord, end_of, read_record
+from fedbo.optuna.study import SAVED, SCORED, Mirror, StudyAgent, StudyRecord, end_of, read_record
 from fedbo.space import Direction
 
 _FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
@@ -258,6 +258,8 @@ class Mail:
         progress = None
         if self._progress and best is not None:
             progress = Progress(len(scored), best.score, self._saved(len(scored)))
+            if progress.saved is not None:
+                self._agent.study.set_user_attr(SAVED, progress.saved)
         letter = Letter(message, record.study, progress)
         counts = due(scored, self._every, self._federation.space.direction)
         is_due = any(scored[n - 1].number in ended for n in counts)

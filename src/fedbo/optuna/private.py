@@ -6,7 +6,7 @@ Optuna has no public equivalent. No other file of fedbo uses private names, and
 =========================  ========================================================================
 ``Study._storage``,        To read and write system attributes, and to tell whether two objects are
 ``Study._study_id``        the same study.
-``FrozenTrial._trial_id``  To write the system attributes of a trial.
+``FrozenTrial._trial_id``  To write the attributes of a trial.
 ``Study._get_trials``      To get all trials: with the Hyperband pruner, `Study.get_trials` returns
                            those of one bracket. A cache saves reading the storage twice in a trial.
 ``fixed_params``           The system attribute that marks a trial as enqueued.
@@ -55,6 +55,11 @@ def set_study_attribute(study: Study, key: str, value: Any) -> None:
 
 def set_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: Any) -> None:
     study._storage.set_trial_system_attr(trial._trial_id, key, value)
+
+
+def show_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: str) -> None:
+    """Set a user attribute, which Optuna's dashboard and data frames show."""
+    study._storage.set_trial_user_attr(trial._trial_id, key, value)
 
 
 def constraints(trial: FrozenTrial) -> dict[str, float]:

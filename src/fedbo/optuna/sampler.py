@@ -44,7 +44,7 @@ from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, advice, misfit
 from fedbo.optuna.mail import Courier, Mail
-from fedbo.optuna.study import Options, StudyAgent, write_asked
+from fedbo.optuna.study import Options, StudyAgent, show_asked, write_asked
 from fedbo.policy import Policy, TipsThenPool
 from fedbo.space import Float
 from fedbo.space.axis import Value
@@ -316,6 +316,7 @@ class FederatedSampler(BaseSampler):
                     break
                 time.sleep(_WAIT_FOR_OTHERS * sum(other < trial.number for other in others))
                 mirror = agent.follow(search_space, trial.number)
+        show_asked(study, trial, asked)
         return asked.params
 
     def _study_agent(self, study: optuna.Study) -> StudyAgent:

@@ -3,7 +3,8 @@
 A study stores two things as system attributes of Optuna: a `StudyRecord`, which says who its agent
 is, and in each trial an `Asked`, which says where its query came from. Every worker builds its
 agent from these and from the trials, and does so again after a restart. So what an agent is told
-depends only on the study's finished trials, and on the order in which they ended.
+depends only on the study's finished trials, and on the order in which they ended. User attributes
+say the same to people, and nothing reads them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ QUERY = "fedbo:query"  # an attribute of trials
 RECORD = "fedbo:agent:"  # an attribute of the study, followed by a token
 KEY = "fedbo:key"  # an attribute of the study
 LOCAL = "fedbo:local-epsilon"  # an attribute of the study
+SOURCE, PEERS = "fedbo:source", "fedbo:peers"  # user attributes of trials
+SAVED = "fedbo:trials-saved"  # a user attribute of the study
 
 _TOLD = Origin("told")
 _SAME = 1e-3  # on the unit cube: points that are closer are the same
@@ -132,6 +135,16 @@ def read_origin(trial: FrozenTrial) -> Origin | None:
 
 def write_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
     private.set_trial_attribute(study, trial, QUERY, msgspec.to_builtins(asked))
+
+
+def show_asked(study: optuna.Study, trial: FrozenTrial, asked: Asked) -> None:
+    """Let the dashboard show where a trial's query came from, unless the user enqueued it."""
+    if not private.is_enqueued(trial):
+        private.show_trial_attribute(study, trial, SOURCE, asked.source)
+        if asked.credit:
+            ranked = sorted(asked.credit.items(), key=lambda share: -share[1])
+            peers = ", ".join(f"{name} {share:.0%}" for name, share in ranked)
+            private.show_trial_attribute(study, trial, PEERS, peers)
 
 
 def read_record(study: optuna.Study) -> StudyRecord | None:
