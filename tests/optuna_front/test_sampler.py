@@ -26,13 +26,12 @@ from fedbo import (
     Space,
 )
 from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
-from fedbo.optuna import FederatedSampler
+from fedbo.optuna import FederatedSampler, private
 from fedbo.optuna.mail import Letters
 from fedbo.optuna.stored import StoredStudy
 from fedbo.optuna.study import (
     RECORD,
     Asked,
-    ConstraintsRefused,
     Mirror,
     read_asked,
     read_origin,
@@ -143,23 +142,72 @@ def test_many_objectives_are_refused() -> None:
         study.optimize(bowl, n_trials=1)
 
 
-@pytest.mark.skipif(not hasattr(optuna.Trial, "set_constraint"), reason="Optuna 5 brought it")
-def test_constraints_are_refused_before_a_score_is_used() -> None:
+# Constraints, which Optuna 4 stores in a list, and Optuna 5 by name
+
+
+def constrain(trial: optuna.Trial, value: float) -> None:
+    private.set_trial_attribute(trial.study, trial, "constraints", [value])  # all versions read it
+
+
+def test_constraints_are_kept_and_never_leave() -> None:
     def constrained(trial: optuna.Trial) -> float:
         value = bowl(trial)
-        trial.set_constraint("rate", trial.params["x"] - 0.1)
+        constrain(trial, 0.5 - trial.params["x"])
         return value
 
     exchange = MemoryExchange()
-    study = study_of(FederatedSampler(FEDERATION, exchange))
-    with pytest.raises(ConstraintsRefused, match="trial 0 has the constraint 'rate'"):
-        study.optimize(constrained, n_trials=5)
-    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE]  # as Optuna stores it
-    with pytest.raises(ConstraintsRefused):
-        study.optimize(bowl, n_trials=5)
-    with pytest.raises(ConstraintsRefused):
-        StoredStudy(study, FEDERATION).message(exchange)
-    assert exchange.fetch(FEDERATION) == []
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=1))
+    study.optimize(constrained, n_trials=20)
+    feasible = [trial for trial in study.trials if trial.params["x"] >= 0.5]
+    assert len(feasible) >= 10
+    study.sampler.flush()
+    (message,) = exchange.fetch(FEDERATION)
+    assert message.sequence == message.t_n == len(feasible)
+    assert StoredStudy(study, FEDERATION).message(exchange).body == message.body
+
+
+def test_a_trial_without_the_constraint_of_others_counts_as_failed() -> None:
+    def partly(trial: optuna.Trial) -> float:
+        value = bowl(trial)
+        if trial.number % 2:
+            constrain(trial, math.inf if trial.number == 3 else -math.inf)
+        return value
+
+    study = study_of(FederatedSampler(FEDERATION, seed=1))
+    study.optimize(partly, n_trials=8)
+    agent = study.sampler.agent_of(study)
+    assert [trial.state for trial in agent.trials] == ["failed", "complete"] * 4
+    assert [trial.is_feasible for trial in agent.trials[1::2]] == [True, False, True, True]
+
+
+# Parameters that only the study has
+
+
+def test_own_parameters_are_tuned_with_the_federations() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        own = trial.suggest_float("own", 0, 1)
+        kind = trial.suggest_categorical("kind", ["a", "b", "c"])
+        if trial.number % 2:
+            trial.suggest_int("conditional", 1, 5)
+        return bowl(trial) + (own - 0.3) ** 2 + (kind == "a")
+
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=1))
+    study.optimize(objective, n_trials=15)
+    agent = study.sampler.agent_of(study)
+    assert [*agent.space.parameters] == [*FEDERATION.space.parameters, "kind", "own"]
+    assert [t.params for t in agent.trials] == [
+        {name: t.params[name] for name in agent.space.names} for t in study.trials
+    ]
+    sources = [trial.source for trial in agent.trials]
+    assert sources[:3] == ["initial"] * 3 and "told" not in sources
+    study.sampler.flush()
+    (message,) = exchange.fetch(FEDERATION)
+    FEDERATION.check(message)
+    # another worker builds the same agent
+    again = FederatedSampler(FEDERATION).agent_of(study)
+    assert [t.params for t in again.trials] == [t.params for t in agent.trials]
+    assert again.message().body == message.body
 
 
 # Objectives that differ from the federation
@@ -331,15 +379,16 @@ def test_asked_trials_that_nobody_told_of_yet_are_pending() -> None:
     assert [trial.state for trial in agent_of(study).trials] == ["complete"] * 5 + ["pending"]
 
 
-def test_records_of_another_federation_are_no_queries_of_this_one() -> None:
+def test_a_record_counts_in_another_federation_if_it_has_all_parameters() -> None:
     other = Federation(Space({"x": Float(0, 1)}, direction="minimize"))
     study = study_of(FederatedSampler(other, seed=0))
     study.optimize(bowl, n_trials=5)
     study.sampler = FederatedSampler(FEDERATION, seed=0)
     study.optimize(bowl, n_trials=2)
     agent = synced(study)
-    assert [trial.source for trial in agent.trials] == ["told"] * 5 + ["own"] * 2
-    assert [trial.t for trial in agent.trials][-2:] == [1, 2]
+    # `rate` was the study's own parameter, which nobody knew of in its first trial
+    sources = [trial.source for trial in agent.trials]
+    assert sources == ["told", "initial", "initial", "own", "own", "own", "own"]
 
 
 def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:

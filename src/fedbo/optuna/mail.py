@@ -246,7 +246,8 @@ class Mail:
         if standing is None or standing.silence:
             return Letters()
         with self._lock:
-            mirror, record = self._agent.follow({}), self._agent.introduce()
+            mirror = self._agent.follow(self._agent.beside(cached=False))
+            record = self._agent.introduce()
             scored = sorted(mirror.told.values(), key=end_of)
             for other in self._messages or []:
                 if silence := rival(self.courier.ledger, record, standing, other, len(scored)):

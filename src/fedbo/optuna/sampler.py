@@ -11,9 +11,9 @@ What happens in a trial:
 
 All that must last is in the study, and the agent is rebuilt from it when necessary.
 
-A federation's parameters are chosen together, but `sample_independent` returns them one by one.
-Only there does a sampler see the distribution that the objective suggests, so it can refuse a wrong
-one before anything is evaluated.
+All parameters are chosen together, but `sample_independent` returns those of a federation one by
+one. Only there does a sampler see the distribution that the objective suggests, so it can refuse a
+wrong one before anything is evaluated.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ class FederatedSampler(BaseSampler):
             one. Default: they are if the package ``cryptography`` is installed.
         progress: Whether to tell a hub, for its page, the study's number of trials, its best score
             and its estimate of the trials that peers have saved. Default: False.
-        independent_sampler: Samples all other parameters. Default: Optuna's `TPESampler`.
+        independent_sampler: Samples parameters that only some trials have, and those that are not
+            the federation's in the first trial. Default: Optuna's `TPESampler`.
         ledger: The log of all messages that are sent. Default: the user's log.
 
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -233,11 +234,12 @@ class FederatedSampler(BaseSampler):
             self._pass_on_complaints()
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> SearchSpace:
+        with self._lock:
+            own = self._study_agent(study).beside()
         if self.federation is None:
-            with self._lock:
-                return self._study_agent(study).common_space()
+            return own
         theirs = self.independent_sampler.infer_relative_search_space(study, trial)
-        return {name: range_ for name, range_ in theirs.items() if not self._is_ours(name)}
+        return own | {name: range_ for name, range_ in theirs.items() if not self._is_ours(name)}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace
@@ -245,10 +247,14 @@ class FederatedSampler(BaseSampler):
         _check_one_objective(study)
         if self.federation is None:
             return self._query(study, trial, search_space) if search_space else {}
-        ours = {name: range_ for name, range_ in search_space.items() if self._is_ours(name)}
-        theirs = {name: range_ for name, range_ in search_space.items() if name not in ours}
+        with self._lock:
+            own = self._study_agent(study).beside()
+        ours = {name: search_space[name] for name in search_space if self._is_ours(name)}
+        theirs = {n: range_ for n, range_ in search_space.items() if n not in ours and n not in own}
         params = self.independent_sampler.sample_relative(study, trial, theirs)
-        return params | {name: self._value(study, trial, name, ours[name]) for name in ours}
+        params |= {name: self._value(study, trial, name, ours[name]) for name in ours}
+        query = self._asked(study, trial) if own else {}
+        return params | {n: _fitted(query[n], own[n]) for n in own if n in search_space}
 
     def sample_independent(
         self,
@@ -295,9 +301,15 @@ class FederatedSampler(BaseSampler):
                 if misfit(distribution, parameter, clip=self._options.clip):
                     raise FederationMismatch(advice(name, distribution, parameter))
                 agent.ranges[name] = distribution
+            return _fitted(self._asked(study, trial)[name], distribution)
+
+    def _asked(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, Any]:
+        """Return the query of a trial, which is made once."""
+        with self._lock:
+            agent = self._study_agent(study)
             if trial.number not in agent.queries:
-                agent.queries[trial.number] = self._query(study, trial, {})
-            return _fitted(agent.queries[trial.number][name], distribution)
+                agent.queries[trial.number] = self._query(study, trial, agent.beside())
+            return agent.queries[trial.number]
 
     def _query(
         self, study: optuna.Study, trial: FrozenTrial, search_space: SearchSpace

@@ -145,7 +145,7 @@ class StoredStudy:
         if silence := ours.silence or next(filter(None, rivals), ""):
             raise StudyRefused(f"nothing was published: {silence}")
         standing.introduce(agent, ours, keyring)
-        message = agent.follow({}).agent.message()
+        message = agent.follow(agent.beside(cached=False)).agent.message()
         if not ledger.publish(exchange, message, study=agent.introduce().study):
             raise StudyRefused(
                 f"{exchange.address} does not take this message: it already has a later one under "

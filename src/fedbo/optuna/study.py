@@ -54,6 +54,7 @@ SOURCE, PEERS = "fedbo:source", "fedbo:peers"  # user attributes of trials
 SAVED = "fedbo:trials-saved"  # a user attribute of the study
 
 _TOLD = Origin("told")
+_HUGE = 1e300  # for infinity
 _SAME = 1e-3  # on the unit cube: points that are closer are the same
 
 #: What a study warns about, each once.
@@ -179,22 +180,6 @@ class StudyChanged(Exception):
     """The study contradicts what the agent was told, so the agent must be built anew."""
 
 
-class ConstraintsRefused(ValueError):
-    """A trial has constraints, which an agent knows nothing of."""
-
-
-def check_unconstrained(trial: FrozenTrial) -> None:
-    """Raise `ConstraintsRefused` if a trial has constraints."""
-    if constraints := private.constraints(trial):
-        raise ConstraintsRefused(
-            f"trial {trial.number} has the constraint {next(iter(constraints))!r}, and "
-            "FederatedSampler does not know constraints yet: it would recommend points that break "
-            "them, to peers too. Leave out set_constraint, and return inf (or -inf to maximize) "
-            "where a constraint is broken, which counts as the worst value so far; or tune this "
-            "study with a sampler that knows them, such as Optuna's TPESampler, without fedbo"
-        )
-
-
 def end_of(trial: FrozenTrial) -> tuple[datetime, int]:
     """A key that sorts trials in the order in which they ended."""
     return trial.datetime_complete or datetime.min, trial.number
@@ -225,7 +210,6 @@ class _Scores:
 
         Raises `StudyChanged` if it ended before another, and any score depends on the order.
         """
-        check_unconstrained(trial)
         value = trial.value if trial.value is not None else math.nan
         is_complete = trial.state is TrialState.COMPLETE
         is_pruned = trial.state is TrialState.PRUNED
@@ -252,8 +236,9 @@ class Mirror:
         self.agent = agent
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
-        self.told: dict[int, FrozenTrial] = {}  # whose scores the agent was told, by number
+        self.told: dict[int, FrozenTrial] = {}  # feasible trials with scores, by number
         self.names: set[str] = set()  # the parameters that any trial has suggested
+        self.constraints: set[str] = set()  # the names of those that any complete trial has
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
         self._pending: dict[int, Trial] = {}  # the agent's trials, by their numbers in the study
         self._settled: dict[int, TrialState] = {}
@@ -263,7 +248,7 @@ class Mirror:
 
     @property
     def scores(self) -> int:
-        """The number of scores that the agent was told."""
+        """The number of scores of feasible trials that the agent was told."""
         return len(self.told)
 
     def ask(self, number: int) -> Asked:
@@ -277,7 +262,7 @@ class Mirror:
 
     def collisions(self, number: int, trials: Iterable[FrozenTrial]) -> list[int]:
         """Return the trials with (almost) the same query that the agent does not know of yet."""
-        encode, ours = self.agent.federation.space.encode, self._pending[number].params
+        encode, ours = self.agent.space.encode, self._pending[number].params
         numbers = []
         for trial in trials:
             if trial.number != number and trial.number not in self._settled:
@@ -320,9 +305,11 @@ class Mirror:
             StudyChanged: If the study contradicts what the agent was told, for example because a
                 worker that seemed dead was alive.
         """
-        ended, names = [], set(self.names)
+        ended, names, constraints = [], set(self.names), set(self.constraints)
         for trial in trials:
             names.update(trial.params)
+            if trial.state is TrialState.COMPLETE:
+                constraints.update(private.constraints(trial))
             settled = self._settled.get(trial.number)
             if trial.state.is_finished():
                 if settled is None:
@@ -333,7 +320,9 @@ class Mirror:
                 self._take_up(trial)
         if self.useless is not None and names > self.names:
             raise StudyChanged("a parameter was suggested for the first time")
-        self.names = names
+        if self._settled and constraints > self.constraints:
+            raise StudyChanged("a constraint was set for the first time")
+        self.names, self.constraints = names, constraints
         for trial in sorted(ended, key=end_of):
             self._settle(trial)
 
@@ -344,7 +333,7 @@ class Mirror:
             if asked is None or asked.params == known.params:
                 return
             self.agent.tell(self._pending.pop(trial.number), None)  # it asked for another point
-        adopted = self._adopt(asked)
+        adopted = self._adopt(asked, trial)
         if adopted is None:
             ran = self._locate(trial)
             adopted = None if ran is None else self.agent.adopt(ran, origin=_TOLD)
@@ -358,17 +347,19 @@ class Mirror:
         The score counts where the trial ran. If the agent asked for another point, that query is
         told as failed.
         """
-        score = self._scores.add(trial)
+        score, constraints = self._scores.add(trial), self._constraints_of(trial)
+        if len(constraints) < len(self.constraints):
+            score = None  # nobody knows whether it is feasible
         self._settled[trial.number] = trial.state
         ran = self._locate(trial)
-        if score is not None and ran is not None:
+        if score is not None and ran is not None and all(value <= 0.0 for value in constraints):
             self.told[trial.number] = trial
         stored = read_asked(trial)
-        asked = self._pending.pop(trial.number, None) or self._adopt(stored)
+        asked = self._pending.pop(trial.number, None) or self._adopt(stored, trial)
         if asked is not None:
             self._numbers[trial.number] = asked.number
             if ran is not None and self._is_same(asked.params, ran):
-                self.agent.tell(asked, score)
+                self.agent.tell(asked, score, constraints)
                 return
             self.agent.tell(asked, None)
         if ran is not None:
@@ -378,25 +369,42 @@ class Mirror:
                 origin, t = stored.origin, stored.t
             adopted = self.agent.adopt(ran, origin=origin, t=t)
             self._numbers[trial.number] = adopted.number
-            self.agent.tell(adopted, score)
+            self.agent.tell(adopted, score, constraints)
         elif score is not None and self.useless is None:
             self.useless = trial
 
-    def _adopt(self, stored: Asked | None) -> Trial | None:
-        """Give the agent a stored query; None if there is none, or it is of another space."""
+    def _constraints_of(self, trial: FrozenTrial) -> list[float]:
+        """Return the values of a trial's constraints, by name; infinite ones as large numbers."""
+        values = private.constraints(trial)
+        return [
+            min(max(values[name], -_HUGE), _HUGE)
+            for name in sorted(self.constraints)
+            if name in values
+        ]
+
+    def _adopt(self, stored: Asked | None, trial: FrozenTrial) -> Trial | None:
+        """Give the agent a stored query; None if there is none, or it is of another space.
+
+        If it was made before the study's own parameters were known, these are as the trial has
+        them.
+        """
         if stored is None:
             return None
+        shared = self.agent.federation.space.parameters
+        own = [name for name in self.agent.space.names if name not in shared]
+        params = {name: value for name, value in stored.params.items() if name in shared}
+        params |= {name: (trial.params | stored.params).get(name, math.nan) for name in own}
         try:
-            return self.agent.adopt(stored.params, origin=stored.origin, t=stored.t)
+            return self.agent.adopt(params, origin=stored.origin, t=stored.t)
         except ValueError:
             return None
 
     def _locate(self, trial: FrozenTrial) -> dict[str, Value] | None:
-        """Return where a trial ran in the federation's space; None if it did not.
+        """Return where a trial ran in the agent's space; None if it did not.
 
         If only other trials suggested a parameter, its value is the one that was asked for.
         """
-        asked, space = read_asked(trial), self.agent.federation.space
+        asked, space = read_asked(trial), self.agent.space
         params = {} if asked is None else {n: v for n, v in asked.params.items() if n in self.names}
         params |= trial.params
         try:
@@ -407,7 +415,7 @@ class Mirror:
         return params
 
     def _is_same(self, asked: dict[str, Value], ran: dict[str, Value]) -> bool:
-        encode = self.agent.federation.space.encode
+        encode = self.agent.space.encode
         return bool((encode(asked) == encode(ran)).all())
 
 
@@ -484,6 +492,18 @@ class StudyAgent:
             self._shared, self._tuned = shared, {name: shared[name] for name in parameters}
         return dict(self._tuned)
 
+    def beside(self, *, cached: bool = True) -> SearchSpace:
+        """Return what is tuned beside the federation: all that is tuned, if there is none.
+
+        These are the study's own parameters. A federation that lists its points has none.
+        """
+        federation, space = self.options.federation, self.common_space(cached=cached)
+        if federation is None:
+            return space
+        if federation.space.points is not None:
+            return {}
+        return {name: space[name] for name in space if name not in federation.space.parameters}
+
     @property
     def is_new(self) -> bool:
         """Whether the study had no record before."""
@@ -543,8 +563,8 @@ class StudyAgent:
     ) -> Mirror:
         """Bring the agent up to date with the study, except for the trial that is ``asking``.
 
-        ``search_space`` is what is tuned if there is no federation. If ``cached``, trials may be as
-        old as the beginning of the running trial.
+        ``search_space`` is what is tuned beside the federation. If ``cached``, trials may be as old
+        as the beginning of the running trial.
         """
         trials = private.get_trials(self.study, cached=cached)
         return self._followed(search_space, self.introduce(), trials, asking)
@@ -554,11 +574,9 @@ class StudyAgent:
 
         None if there is no federation, and no parameter that all complete trials share.
         """
-        search_space: SearchSpace = {}
-        if self.options.federation is None:
-            search_space = self.common_space(cached=False)
-            if not search_space:
-                return None
+        search_space = self.beside(cached=False)
+        if self.options.federation is None and not search_space:
+            return None
         trials = private.get_trials(self.study)
         return self._followed(search_space, self.expected(), trials)
 
@@ -571,7 +589,6 @@ class StudyAgent:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
         self.queries.pop(trial.number, None)
         if state in SCORED:
-            check_unconstrained(trial)
             self._check_trial(trial)
 
     def _followed(
@@ -602,7 +619,9 @@ class StudyAgent:
         self, search_space: SearchSpace, record: StudyRecord, within: dict[str, Parameter]
     ) -> Mirror:
         """Make a new agent, whose queries stay in the narrower ranges ``within``."""
-        federation = self.options.federation_of(self.study, search_space)
+        federation, own = self.options.federation_of(self.study, search_space), None
+        if self.options.federation is not None:
+            own = tunable(search_space)[0]
         # A study has one secret for all federations, and different noise in each of them.
         secret = record.entropy.encode() + federation.fingerprint
         agent = Agent(
@@ -612,6 +631,7 @@ class StudyAgent:
             seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
             settings=self._settings(record),
             within=within,
+            own=own,
             keys=self._keys,
             keyring=self._keyring,
         )
