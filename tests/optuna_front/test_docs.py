@@ -64,6 +64,8 @@ def study(folder: Path, name: str) -> optuna.Study:
 def test_everything_runs_as_written(tmp_path: Path) -> None:
     for language, code in re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S):
         file = write(tmp_path, code)
+        if "set_constraint" in code and not hasattr(optuna.Trial, "set_constraint"):
+            continue  # Optuna 5 brought it
         if language == "python":
             assert file is not None
             finish(start(tmp_path, file))
