@@ -182,6 +182,7 @@ def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> Non
 @pytest.mark.parametrize(
     ("uses", "key", "expected"),
     [(5, None, 3 * ["not-invited"]), (10, KEYS.public, 7 * ["key-taken"])],
+    ids=["more than invited", "one key"],
 )
 def test_those_who_enrol_at_the_same_moment(
     database_url: str, uses: int, key: bytes | None, expected: list[str]
