@@ -269,8 +269,11 @@ class Mail:
         return Letters(letter if is_due else None, last)
 
     def _saved(self, scores: int) -> float | None:
-        """Estimate the trials that peers have saved, with an agent that no query waits for."""
-        if scores >= _GROWTH * self._estimate[0]:
+        """Estimate the trials that peers have saved, with an agent that no query waits for.
+
+        The end of a program does not wait for it either: the last estimate is sent.
+        """
+        if scores >= _GROWTH * self._estimate[0] and threading.main_thread().is_alive():
             with caller.collect():  # it would repeat the study's own warnings
                 mirror = StudyAgent(self._agent.study, self._agent.options).look()
             saved = None if mirror is None else mirror.agent.explain(_DRAWS).saved
