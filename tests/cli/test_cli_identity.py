@@ -51,7 +51,7 @@ def test_trust_replaces_a_key_and_says_so(tmp_path: Path) -> None:
     assert Keyring.user().known() == {"site-b": str(OTHER)}
     Federation(plain.space, members={"b": str(first)}).save(tmp_path / "f.toml")
     text = identity("trust", "b", OTHER, "--federation", tmp_path / "f.toml")
-    assert "that list decides" in text and "site-b" in identity("show")
+    assert "lists another key" in text and "site-b" in identity("show")
 
 
 def test_a_name_of_this_user_is_not_given_to_another_key() -> None:

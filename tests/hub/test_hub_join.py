@@ -16,7 +16,7 @@ from fedbo import Federation
 from fedbo.cli import app as cli
 from fedbo.exchange import exchange_at
 from fedbo.exchange.hub.memberships import Memberships
-from fedbo.identity import KeyPair
+from fedbo.identity import KeyPair, Keyring
 
 FILE = Path("federation.toml")
 
@@ -177,6 +177,21 @@ def test_a_listed_key_does_not_change_silently(liver: Liver) -> None:
     liver.office.update(liver.name, OURS)
     result = invoke("join", liver.place, "--federation", "NEW")
     assert result.exit_code == 0 and Federation.load("NEW").members == {}
+
+
+def test_a_list_does_not_speak_for_a_member_who_is_known(liver: Liver) -> None:
+    joined(liver)
+    known, other = new_keys(), new_keys()
+    Keyring.user().admit(OURS, [known.sign(message(sender="clinic"))])
+    listed = Federation(PLANE, features=5, seed=7, members={"clinic": str(other)})
+    liver.office.update(liver.name, listed)
+    for args in ((liver.place,), (liver.place, "--federation", "NEW")):
+        result = invoke("join", *args)
+        assert result.exit_code == 1 and f"fedbo identity trust clinic {other}" in said(result)
+    assert Federation.load(FILE).members == {} and not Path("NEW").exists()
+    assert invoke("identity", "trust", "clinic", other).exit_code == 0
+    assert invoke("join", liver.place).exit_code == 0
+    assert Federation.load(FILE).members == listed.members
 
 
 # What members do

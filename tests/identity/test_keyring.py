@@ -99,7 +99,6 @@ def test_a_revoked_key_is_refused_under_every_name(ring: Keyring) -> None:
 
 
 def test_a_list_of_members_admits_nobody_else(ring: Keyring) -> None:
-    ring.trust("a", B.public)  # the list counts, not what this site trusts
     sent = [message(), message("a/2"), message("b", B), message(keys=None), message(keys=B)]
     assert reasons(ring, *sent, of=listed(a=A)) == [
         None,
@@ -108,7 +107,24 @@ def test_a_list_of_members_admits_nobody_else(ring: Keyring) -> None:
         Reason.UNSIGNED,
         Reason.NOT_THE_LISTED_KEY,
     ]
-    assert ring.known() == {"a": str(B)}
+    assert ring.known() == {}
+
+
+@pytest.mark.parametrize("is_said", [False, True])
+def test_a_list_does_not_speak_for_a_name_that_is_known_by_another_key(
+    ring: Keyring, is_said: bool
+) -> None:
+    if is_said:
+        ring.trust("a", B.public)
+    else:
+        ring.admit(ours, [message(keys=B)])
+    agreed = listed(a=A, b=B)
+    assert ring.disputed(agreed) == {"a": str(B)}
+    faults = [Reason.DISPUTED, Reason.NOT_THE_LISTED_KEY]
+    assert reasons(ring, message(), message(keys=B), of=agreed) == faults
+    assert not ring.is_trusted(agreed, "a", A.public)
+    ring.trust("a", A.public)
+    assert ring.disputed(agreed) == {} and reasons(ring, message(), of=agreed) == [None]
 
 
 def test_a_wrong_signature_does_not_claim_a_name(ring: Keyring) -> None:

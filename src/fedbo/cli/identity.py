@@ -72,10 +72,10 @@ def trust(
     instead = f", no longer with {before}" if before not in (None, key) else ""
     where = "in every federation" if agreed is None else f"in {federation}"
     screen.say(f"Messages of {member(name)!r} count {where} if signed with {key}{instead}.")
-    if agreed is not None and agreed.members:
+    if agreed is not None and agreed.members and member(name) in keyring.disputed(agreed):
         screen.say(
-            f"But {federation} lists the keys of its members, and that list decides: change the "
-            "key there, and give every site the new file.",
+            f"But {federation} lists another key: nothing counts under this name until you change "
+            "the key there. Then give every site the new file.",
             "yellow",
         )
 

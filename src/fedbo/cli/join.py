@@ -14,8 +14,8 @@ from fedbo.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Memberships
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair
-from fedbo.message.signed import member
+from fedbo.identity import KeyPair, Keyring
+from fedbo.message.signed import key_text, member
 
 _LONGEST = 10_000  # characters of an invitation
 
@@ -64,6 +64,7 @@ def _enrol(
 
     def accept(federation: Federation) -> None:
         nonlocal agreed, done
+        _check_keys(federation, place)
         try:
             done = _check(file, federation, place)
         except ValueError as error:
@@ -91,6 +92,7 @@ def _refresh(exchange: HubExchange, file: Path) -> str:
     ours = Federation.load(file) if file.exists() else None
     session = exchange.member(None if ours is None else ours.fingerprint)
     federation = session.federation()
+    _check_keys(federation, session.membership.place)
     done = _check(file, federation, session.membership.place)
     _write(federation, file)
     return done
@@ -100,6 +102,21 @@ def _write(federation: Federation, file: Path) -> None:
     """Write a federation file; one that says the same stays as it is."""
     if not file.exists() or Federation.load(file).members != federation.members:
         federation.save(file)
+
+
+def _check_keys(theirs: Federation, place: str) -> None:
+    """Refuse a list with another key for somebody whose key is known here, or who is this user."""
+    if disputed := Keyring.user().disputed(theirs):
+        names = ", ".join(f"{name!r} (known here by {key})" for name, key in disputed.items())
+        commands = "; ".join(
+            f"fedbo identity trust {shlex.quote(name)} {key_text(theirs.members[name])}"
+            for name in disputed
+        )
+        raise ValueError(
+            f"the list of members at {place} has other keys than are known here for {names}: "
+            "nothing was changed. Ask these members, not only whoever runs the hub. If the listed "
+            f"keys are theirs: {commands}"
+        )
 
 
 def _check(file: Path, theirs: Federation, place: str) -> str:

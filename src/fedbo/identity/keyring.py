@@ -1,7 +1,9 @@
 """Which keys are trusted: those that the federation lists, or else the first key seen for a name.
 
 ==========================  =====================================================================
-the federation lists keys   only what the listed key of the member has signed is accepted
+the federation lists keys   only what the listed key of the member has signed is accepted; nothing
+                            under a name that is known here by another key, until
+                            `Keyring.trust`: whoever sends a list may not speak for others
 it lists none               the first key seen for a member is kept. Another key, or a message
                             without a signature, is refused under this name until `Keyring.trust`
 nobody knows the name yet   a message without a signature is accepted. If there are two keys at
@@ -46,6 +48,10 @@ class Reason(Enum):
     )
     NOT_THE_LISTED_KEY = (
         "it is signed with {key}, but the federation lists {known} as the key of {name!r}"
+    )
+    DISPUTED = (
+        "the federation lists {key} as the key of {name!r}, who is known here by {known}. If the "
+        "list is right (ask {name!r} through another channel than the exchange): {advice}"
     )
     CONTESTED = (
         "it is signed with {key}, and another one with another key: several sites use the name "
@@ -216,6 +222,13 @@ class Keyring:
             self._read()
             return {place: dict(names) for place, names in self._held.known.items() if names}
 
+    def disputed(self, federation: Federation) -> dict[str, str]:
+        """Return the listed members, by name, who are known here by another key: that key."""
+        with self._lock:
+            self._read()
+            names = {name: self._disputed(federation, name) for name in federation.members}
+        return {name: known for name, known in names.items() if known is not None}
+
     def revoked(self) -> list[str]:
         """Return the revoked keys, as text."""
         with self._lock:
@@ -272,7 +285,7 @@ class Keyring:
         if federation.members and known is None:
             return Reason.NOT_LISTED
         if known == key:
-            return None
+            return Reason.DISPUTED if self._disputed(federation, name) else None
         if known is not None:
             if not key:
                 return Reason.UNSIGNED
@@ -285,6 +298,16 @@ class Keyring:
         """Return the key of a member, as text, by the federation's list or else as known here."""
         if federation.members:
             return key_text(listed) if (listed := federation.members.get(name)) else None
+        return self._met(federation, name)
+
+    def _disputed(self, federation: Federation, name: str) -> str | None:
+        """Return by which key a member is known here, if the federation lists another one."""
+        known, listed = self._met(federation, name), self._known(federation, name)
+        is_same = known is None or listed in (None, known) or listed in own_keys()
+        return None if is_same else known
+
+    def _met(self, federation: Federation, name: str) -> str | None:
+        """Return the key that is trusted here or was seen first under a name."""
         everywhere = self._held.known.get(_EVERYWHERE, {}).get(name)
         return self._held.known.get(_place(federation), {}).get(name, everywhere)
 
@@ -293,7 +316,7 @@ class Keyring:
         advice = f"keyring.trust({name!r}, parse_key({key!r}))"
         if self.path is not None:  # it may be pasted into a shell
             advice = f"fedbo identity trust {shlex.quote(name)} {key}"
-        known = self._known(federation, name)
+        known = self._disputed(federation, name) or self._known(federation, name)
         why = reason.value.format(name=name, key=key, known=known, advice=advice)
         return NotTrusted(f"{message.type} {message.sequence} of {message.sender!r}: {why}", reason)
 
