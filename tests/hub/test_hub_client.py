@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 import pytest
-from contracts.exchange import OTHERS, OURS, child, ended, message
+from contracts.exchange import OTHERS, OURS, child, ended, message, new_keys
 from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
 from contracts.parties import PLANE
 
 from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError, ExchangeWarning
+from fedbo.exchange.choice import withdrawal_of
 from fedbo.exchange.hub import client as client_module
 from fedbo.exchange.hub.client import Client, HubRefused, StrangeAnswer
 from fedbo.exchange.hub.exchange import HubExchange
@@ -349,6 +350,29 @@ def test_what_a_hub_hands_out_is_checked(
     with pytest.warns(ExchangeWarning) as caught:
         assert exchange.fetch(OURS) == []
     assert len(caught) == 6 and " more messages in" in str(caught[-1].message)
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_invented_withdrawals_do_not_bring_a_withdrawn_message_back(
+    lying_hub: tuple[HubExchange, Callable[[Answer], None]],
+    monkeypatch: pytest.MonkeyPatch,
+    is_listed: bool,
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.hub.exchange.MOST_HANDED", 20)
+    exchange, say = lying_hub
+    keys, evil = new_keys(), new_keys()
+    members = {"evil": evil.public, "site-b": keys.public} if is_listed else None
+    federation = Federation(PLANE, features=OURS.features, seed=7, members=members)
+    sent = keys.sign(message(sender="site-b"))
+    names = [f"evil/{i}" for i in range(30)] + [f"n{i}" for i in range(40)]
+    invented = [evil.sign(message(sender=name)) for name in names]
+    say(hand_out(sent.encode()))
+    assert exchange.fetch(federation) == [sent]
+    withdrawn = [withdrawal_of(sent, keys), *(withdrawal_of(each, evil) for each in invented)]
+    for contents in ([sent], invented if not is_listed else [], withdrawn, [sent]):
+        say(hand_out(*(content.encode() for content in contents), is_all=False))
+        heard = exchange.fetch(federation)
+    assert heard == []
 
 
 def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedbo.exchange.base import Exchange, Holding, Identity
@@ -28,6 +29,7 @@ from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
+from fedbo.message.signed import MOST_AGENTS, key_text
 from fedbo.message.signed import member as member_of
 
 _BESIDE = 64  # bytes beside each message in an answer
@@ -81,7 +83,9 @@ class HubExchange(Exchange):
             own = mine.membership
             key = federation.fingerprint, own.place, own.member
             held = self._held.setdefault(key, _Held(federation))
-            held.take(mine.fetch(Wanted(held.cursor), held.most_bytes))
+            listed = {name: key_text(key) for name, key in federation.members.items()}
+            known = listed or self.keyring.known(federation)
+            held.take(mine.fetch(Wanted(held.cursor), held.most_bytes), known)
             label = f"a message at {self.address}"
             contents = ((label, content) for content in held.contents())
             messages, faults = choose(federation, self.keyring, contents)
@@ -182,10 +186,9 @@ class _Held:
     def __init__(self, federation: Federation) -> None:
         self.cursor = ""
         self.told: set[str] = set()  # each has had its warning
-        self._is_private = federation.privacy is not None
-        self._most = federation.most_bytes
+        self._federation, self._most = federation, federation.most_bytes
         self._contents: dict[int, Content] = {}  # by number at the hub, the latest last
-        self._withdrawals: dict[Origin, Withdrawal] = {}  # the latest last
+        self._withdrawals: dict[Origin, Withdrawal] = {}
 
     @property
     def most_bytes(self) -> int:
@@ -197,32 +200,45 @@ class _Held:
         """Return what is held. Not even the hub can put back what was withdrawn."""
         return [*self._contents.values(), *self._withdrawals.values()]
 
-    def take(self, news: News) -> None:
-        """Take in what has changed."""
+    def take(self, news: News, known: Mapping[str, str]) -> None:
+        """Take in what has changed; ``known`` are the keys of members, the oldest first."""
         if news.is_all:
             self._contents.clear()
         for number in [*news.gone, *(handed.number for handed in news.handed)]:
             self._contents.pop(number, None)
         for handed in news.handed:
             content = _read(handed.content, self._most)
-            if isinstance(content, Message) and self._is_private:
+            if isinstance(content, Message) and self._federation.privacy is not None:
                 name = f"message {content.sequence} of {content.sender!r}"
                 content = f"{name} is a contribution, which no member should be handed"
-            if isinstance(content, Withdrawal):
-                if signature_fault(content) is None:
-                    earlier = self._withdrawals.pop(origin(content), content)
-                    latest = max(earlier, content, key=lambda either: either.sequence)
-                    self._withdrawals[origin(content)] = latest
-            else:
+            if not isinstance(content, Withdrawal):
                 self._contents[handed.number] = content
-        _keep_latest(self._contents, MOST_PEERS)
-        _keep_latest(self._withdrawals, MOST_HANDED)
+            elif content.fingerprint == self._federation.fingerprint and not signature_fault(
+                content
+            ):
+                source = origin(content)
+                earlier = self._withdrawals.get(source, content)
+                latest = max(earlier, content, key=lambda either: either.sequence)
+                self._withdrawals[source] = latest
+        for number in [*self._contents][: max(0, len(self._contents) - MOST_PEERS)]:
+            del self._contents[number]
+        if len(self._withdrawals) > MOST_HANDED:
+            self._forget_withdrawals(known)
         self.cursor = news.cursor
 
+    def _forget_withdrawals(self, known: Mapping[str, str]) -> None:
+        """Keep 4,096. A hub can invent any number, but only of names that nobody heard before."""
+        places = {name: place for place, name in enumerate(known)}
+        agents: Counter[str] = Counter()
 
-def _keep_latest(contents: dict[Any, Any], most: int) -> None:
-    for key in list(contents)[: max(0, len(contents) - most)]:
-        del contents[key]
+        def place(source: Origin) -> int:
+            name = member_of(source.sender)
+            agents[name] += 1
+            is_known = known.get(name) == self._withdrawals[source].signer
+            return places[name] if is_known and agents[name] <= MOST_AGENTS else len(places)
+
+        kept = sorted(self._withdrawals, key=place)[:MOST_HANDED]
+        self._withdrawals = {source: self._withdrawals[source] for source in kept}
 
 
 def _read(data: bytes, most: int = LISTED) -> Content:
