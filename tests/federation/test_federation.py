@@ -284,6 +284,7 @@ def test_members_are_saved_but_not_compared(tmp_path: Path) -> None:
         ({"space": {}}, "parameters is {}"),
         ({"members": {"": KEYS["site-a"]}}, "member '': the name is '', expected 1 to 64 bytes"),
         ({"members": {"a/b": KEYS["site-a"]}}, "member 'a/b': .* without '/'"),
+        ({"members": dict.fromkeys("ab", KEYS["site-a"])}, "'a' and 'b' have the same key"),
         ({"members": {"a": bytes(31)}}, "member 'a': the key has 31 bytes, expected 32"),
     ],
 )

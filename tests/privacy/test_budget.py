@@ -23,6 +23,7 @@ PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
 NOBODY = (None,) * 20
 DAY = 86400.0
+KEYS = new_keys()
 
 
 # When a release is due
@@ -111,6 +112,7 @@ def test_a_budget_is_never_overspent_whatever_is_forgotten(releases: int, seed: 
         {"contributions": [contribution(OURS, cell=99)]},
         {"contributions": [contribution(private(plan=PLAN, seed=1))]},
         {"contributions": [contribution(OURS, "clinic/a"), contribution(OURS, "clinic/b")]},
+        {"contributions": [KEYS.sign(contribution(OURS, name)) for name in ("a", "b")]},
     ],
 )
 def test_what_is_no_contribution_of_a_member_is_refused(given: dict[str, Any]) -> None:
@@ -137,15 +139,16 @@ def senders(agreed: Federation, given: list[Message]) -> list[str]:
 
 
 def test_each_member_contributes_once() -> None:
-    """The agent with most trials speaks for its member; names after a slash are agents."""
+    """The agent with most trials speaks for its member, who has one key or one name."""
     given = [
         contribution(OURS, "clinic/lung", t_n=20),
         contribution(OURS, "clinic/liver", t_n=30),
         contribution(OURS, "clinic", t_n=5),
         contribution(OURS, "atelier", t_n=1),
         contribution(OURS, "clinic-2", t_n=2),
+        *(KEYS.sign(contribution(OURS, f"run-{n}", t_n=3 + n)) for n in range(3)),
     ]
-    right = ["atelier", "clinic/liver", "clinic-2"]
+    right = ["atelier", "clinic/liver", "clinic-2", "run-2"]
     assert senders(OURS, given) == senders(OURS, given[::-1]) == right
     assert one_each(OURS, []) == []
 

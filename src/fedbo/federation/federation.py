@@ -484,12 +484,18 @@ def _members(table: object) -> dict[str, bytes]:
     if not isinstance(table, Mapping):
         raise ValueError(f"members is {table!r}, expected names and public keys")
     members: dict[str, bytes] = {}
+    names: dict[bytes, str] = {}
     for name, key in table.items():
         try:
             check_member(name)
             members[name] = parse_key(key_text(key) if isinstance(key, bytes) else key)
         except ValueError as error:
             raise ValueError(f"member {name!r}: {error}") from None
+        if (other := names.setdefault(members[name], name)) != name:
+            raise ValueError(
+                f"members {other!r} and {name!r} have the same key, expected one of each: whoever "
+                "has it is one member, whose agents are called MEMBER/AGENT"
+            )
     return members
 
 

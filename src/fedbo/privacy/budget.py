@@ -30,20 +30,29 @@ class BudgetSpent(ValueError):
 def one_each(federation: Federation, messages: Iterable[Message]) -> list[Message]:
     """Choose the contribution of each member from most trials, sorted by member.
 
-    A member may run several agents, but what is protected is the member. Contributions from fewer
-    trials than the plan asks for are left out. How many trials there are is public, so this choice
-    says nothing about scores.
+    A member may run several agents, but what is protected is the member: whoever signs with one
+    key, under whatever names, or without a key who has one name. Contributions from fewer trials
+    than the plan asks for are left out. How many trials there are is public, so this choice says
+    nothing about scores.
 
     Args:
         federation: The federation, with its privacy plan.
         messages: Contributions of agents that were checked, in any order.
     """
     least = federation.require_plan().least_trials
-    chosen: dict[str, Message] = {}
-    for message in sorted(messages, key=lambda each: (each.t_n, each.sender, each.sequence)):
-        if message.t_n >= least:
-            chosen[member(message.sender)] = message
-    return [chosen[name] for name in sorted(chosen)]
+    chosen: list[Message] = []
+    seen: set[str | bytes] = set()
+    order = sorted(messages, key=lambda each: (each.t_n, each.sender, each.sequence), reverse=True)
+    for message in order:
+        if message.t_n >= least and seen.isdisjoint(_member(message)):
+            chosen.append(message)
+            seen |= _member(message)
+    return sorted(chosen, key=lambda each: member(each.sender))
+
+
+def _member(message: Message) -> set[str | bytes]:
+    """Return what only one member of a release may have: its name, and its key if there is one."""
+    return {member(message.sender), message.key} - {b""}
 
 
 def is_due(federation: Federation, new: Iterable[Message], *, last: float, now: float) -> bool:
@@ -136,11 +145,12 @@ def next_release(
     fedbo.privacy.budget.BudgetSpent: all planned releases were made...
     """
     plan = federation.require_plan()
-    counts = Counter(member(message.sender) for message in contributions if message is not None)
-    if twice := [name for name, n in counts.items() if n > 1]:
+    counts = Counter(each for one in contributions if one is not None for each in _member(one))
+    if twice := [each for each, n in counts.items() if n > 1]:
+        name = key_text(twice[0]) if isinstance(twice[0], bytes) else repr(twice[0])
         raise ValueError(
-            f"{twice[0]!r} has {counts[twice[0]]} contributions, expected one of each member: "
-            "what is promised is for one"
+            f"{name} has {counts[twice[0]]} contributions, expected one of each member: what is "
+            "promised is for one"
         )
     check_signer(federation, keys)
     made = releases_made(released, lost)
