@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbo.federation import Federation, FederationMismatch
-from fedbo.message.signed import key_text
+from fedbo.message.signed import Fingerprint, key_text
 from fedbo.space import Categorical, Float, Int, Parameter, Space
 from fedbo_paper.preset import paper_federation
 
@@ -330,13 +330,18 @@ def test_the_first_difference_is_named(change: dict[str, Any], words: str, part:
 
 def test_fingerprints_never_change() -> None:
     depth: dict[str, Parameter] = {"depth": Categorical([3, None])}
-    for kind, ending, other_ending in (
-        ("weights", "021d46f1-397948b5", "021d46f1-397948b5"),
-        ("compact", "886faf3f-a58cc522", "886faf3f-5d786e57"),  # the basis is part of it
+    for kind, ours, other in (
+        ("weights", "e455c4d0-38a3e62c-897d06ea-8a330239", "1c2ea397-e6f04a94-f86ccb55-b3e60239"),
+        ("compact", "743cfe0a-67709afe-15f6070b-8a3388a5", "7a56715c-d294acee-2fe364e4-b3e6885d"),
     ):
-        assert str(federation(kind=kind).fingerprint) == f"8a521da0-337e63ac-{ending}"
-        other = Federation(depth, kind=kind)
-        assert str(other.fingerprint) == f"b3a9818e-e6c654a0-{other_ending}"
+        assert str(federation(kind=kind).fingerprint) == ours
+        assert str(Federation(depth, kind=kind).fingerprint) == other
+
+
+def test_what_only_a_part_of_a_fingerprint_tells_apart_is_another_federation() -> None:
+    ours = federation().fingerprint
+    twin = Fingerprint(bytes([ours[0] ^ 1]) + ours[1:])  # as if a part's hash had been found again
+    assert "foreign federation" in str(ours.mismatch(twin))
 
 
 # Cells

@@ -129,7 +129,7 @@ def _check(file: Path, theirs: Federation, place: str) -> str:
         checks.writable("--federation", file)
         return f"The federation file was written to {file}."
     ours = Federation.load(file)
-    if fault := ours.fingerprint.mismatch(theirs.fingerprint):
+    if fault := ours.difference(theirs):
         raise ValueError(
             f"{file} is not the federation at {place}, and was not overwritten: {fault}. Give "
             "another file with --federation"

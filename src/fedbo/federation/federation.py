@@ -96,7 +96,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    'e2596cd2-58718eac-886faf3f-084762d4'
+    '570fa559-a27d9f95-8df68a6f-e2588808'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     'space.parameters.C.high is 10.0 here and 100.0 there'
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names

@@ -32,8 +32,8 @@ DRAW = "/release-"
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
 
-_PART_BYTES = 4
-#: The parts of a fingerprint in their order, and what it means if one of them differs.
+_WHOLE_BYTES = 12
+#: The parts of an agreement in their order, and what it means if one of them differs.
 PARTS = {
     "space": "the parameters, their ranges or choices, or the direction differ",
     "features": "the kernel, the number of features or their seed differs",
@@ -65,7 +65,10 @@ class MessageRefused(ValueError):
 
 
 class Fingerprint(bytes):
-    """Four hashes of 4 bytes, one for each part of what a federation agreed on.
+    """A hash of all that a federation agreed on, in 12 bytes, and of each part of it, in a byte.
+
+    Nobody can find another agreement with the same fingerprint. A byte for each part is enough to
+    say what differs.
 
     Args:
         data: The 16 bytes of a fingerprint, for example from a message.
@@ -74,7 +77,7 @@ class Fingerprint(bytes):
     >>> a = Fingerprint.from_parts(features=["se", 100, 7], **agreed)
     >>> b = Fingerprint.from_parts(features=["se", 100, 8], **agreed)
     >>> a.mismatch(b)
-    'foreign features, b0913900-c7b853ac-... not b0913900-36713fb5-...: the kernel, ... differs'
+    'foreign features, 095da747-... not 8f46ff86-...: the kernel, the number of features ...'
     """
 
     def __new__(cls, data: bytes) -> Fingerprint:
@@ -86,23 +89,27 @@ class Fingerprint(bytes):
     def from_parts(
         cls, *, space: object, features: object, kind: object, scales: object
     ) -> Fingerprint:
-        """Hash each part; a part is anything that JSON can hold.
+        """Hash all parts, and each part; a part is anything that JSON can hold.
 
         The keys of a mapping are sorted; give pairs if their order matters. 10 and 10.0 have the
         same hash, because people write either in a file.
         """
-        return cls(b"".join(_hash(part) for part in (space, features, kind, scales)))
+        parts = space, features, kind, scales
+        return cls(_hash(parts)[:_WHOLE_BYTES] + bytes(_hash(part)[0] for part in parts))
 
     def __str__(self) -> str:
-        return self.hex("-", _PART_BYTES)
+        return self.hex("-", 4)
 
     def mismatch(self, other: bytes) -> str | None:
         """Describe the first part that differs from another fingerprint, or return None."""
-        for i, (part, meaning) in enumerate(PARTS.items()):
-            at = slice(i * _PART_BYTES, (i + 1) * _PART_BYTES)
-            if self[at] != other[at]:
-                return f"foreign {part}, {Fingerprint(other)} not {self}: {meaning}"
-        return None
+        if self == other:
+            return None
+        which = f"{Fingerprint(other)} not {self}"
+        pairs = zip(PARTS.items(), self[_WHOLE_BYTES:], other[_WHOLE_BYTES:], strict=True)
+        for (part, meaning), ours, theirs in pairs:
+            if ours != theirs:
+                return f"foreign {part}, {which}: {meaning}"
+        return f"foreign federation, {which}: compare the two files"
 
 
 class Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -291,4 +298,4 @@ def _hash(part: object) -> bytes:
 
     same = json.loads(json.dumps(part, allow_nan=False), parse_float=number)
     text = json.dumps(same, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).digest()[:_PART_BYTES]
+    return hashlib.sha256(text.encode()).digest()

@@ -29,7 +29,6 @@ from fedbo.model.features import Basis, Features
 from fedbo.model.gp import rows_of
 from fedbo.model.kernel import Array, Mask, Rows, squared_distances
 from fedbo.model.surrogate import Surrogate
-from fedbo.policy.feasibility import Feasibility
 
 Source = Literal["initial", "tip", "own", "peer", "pool", "told"]
 Maximiser = Callable[[SampledFunction, Domain, Array | None, Taken | None], Array]  # as `argmax`
@@ -135,7 +134,8 @@ class Target:
             the others are of parameters that only this agent has.
         X: Points (n, D) of the agent's scores.
         y: Scores (n,) in standard units, to be maximised.
-        feasibility: Where a point is likely to satisfy the agent's constraints; None without any.
+        is_feasible: Which rows of X satisfy the agent's constraints, (n,); None without any.
+        restrict: Turns a function into one that is large where constraints are likely satisfied.
         open_points: Points (m, D) that were asked for and have no score: pending or failed.
         surrogate: The agent's own model, which `belief` fits to the scores.
         inbox: The messages that the agent holds.
@@ -158,7 +158,8 @@ class Target:
     inbox: Inbox
     federation: Federation
     rng: np.random.Generator
-    feasibility: Feasibility | None = None
+    is_feasible: Mask | None = None
+    restrict: Callable[[SampledFunction], SampledFunction] | None = None
     initial: Array | None = None
     starting: bool = False
     sources: Sequence[Source] = ()
@@ -169,9 +170,9 @@ class Target:
     @cached_property
     def merit(self) -> Array:
         """Scores (n,), −∞ where a constraint is broken; all as they are if no point is feasible."""
-        if self.feasibility is None or not self.feasibility.at_X.any():
+        if self.is_feasible is None or not self.is_feasible.any():
             return self.y
-        return np.where(self.feasibility.at_X, self.y, -np.inf)
+        return np.where(self.is_feasible, self.y, -np.inf)
 
     @property
     def contenders(self) -> Mask:
@@ -291,7 +292,7 @@ class Target:
         return self.maximiser(self._restricted(self.own_draw()), beside, None, None)
 
     def _restricted(self, function: SampledFunction) -> SampledFunction:
-        return function if self.feasibility is None else self.feasibility.restrict(function)
+        return function if self.restrict is None else self.restrict(function)
 
     def _query_unless(self, taken: Mask, x: Array, origin: Origin | None) -> Query:
         origin = Origin() if origin is None else origin

@@ -63,7 +63,7 @@ def create_federation(connection: Connection, name: str, agreed: Federation, *, 
 def update_federation(connection: Connection, name: str, agreed: Federation, *, actor: str) -> None:
     """Replace the file of a federation by one with another list of members."""
     row = lock_federation(connection, name)
-    if fault := row.agreed.fingerprint.mismatch(agreed.fingerprint):
+    if fault := row.agreed.difference(agreed):
         raise Refused(
             "wrong-federation",
             f"the file is of another federation than {name!r} ({fault}): only the list of members "
