@@ -13,7 +13,7 @@ import pytest
 from scipy.linalg import svd
 
 from fedbo import Categorical, Federation, Float, Int, Space
-from fedbo.message.compact import MOST_COORDINATES as MOST
+from fedbo.message.signed import MOST_COORDINATES as MOST
 from fedbo.model.features import POINTS, Basis, Features
 
 

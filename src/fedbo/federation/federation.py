@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.plan import Plan
-from fedbo.message.compact import MOST_CELLS, Compact, packed_bytes
+from fedbo.message.compact import Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
 from fedbo.message.message import Heard, Kind, Message, MessageKind, read
 from fedbo.message.release import COORDINATES, RELEASE_BYTES, Release
 from fedbo.message.signed import (
+    MOST_CELLS,
     Fingerprint,
     MessageRefused,
     Withdrawal,

@@ -26,10 +26,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.signed import MessageRefused, Wire
+from fedbo.message.signed import MOST_CELLS, MOST_COORDINATES, MessageRefused, Wire
 
-#: Most coordinates and cells.
-MOST_COORDINATES, MOST_CELLS = 40, 64
 #: Bits of a level, of which one is its sign, and of a count.
 BITS, COUNT_BITS = 4, 2
 #: What a receiver takes the four counts for. The last means 3 and more, 4 is twice the one before.

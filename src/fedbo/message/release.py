@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fedbo.message import signed
-from fedbo.message.compact import MOST_CELLS
-from fedbo.message.signed import DRAW, MessageRefused, Signed, check_name
+from fedbo.message.signed import DRAW, MOST_CELLS, MessageRefused, Signed, check_name
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.

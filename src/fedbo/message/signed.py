@@ -29,6 +29,8 @@ SENDER_BYTES = 64
 COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
 #: Between the name of who makes private releases and the number of a draw.
 DRAW = "/release-"
+#: Most coordinates and cells of a compact message or a release.
+MOST_COORDINATES, MOST_CELLS = 40, 64
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
 

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from fedbo.message.compact import MOST_COORDINATES
+from fedbo.message.signed import MOST_COORDINATES
 from fedbo.model.kernel import Array, Twins, kernel_named
 
 POINTS = 1024  #: of the space, over which the features are averaged
