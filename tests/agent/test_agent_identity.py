@@ -95,19 +95,18 @@ def test_a_key_that_was_revoked_here_is_not_used_by_a_saved_agent(tmp_path: Path
         Agent.load(tmp_path / "agent").message()
 
 
-def test_an_inbox_is_bounded_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_PEERS", 3)
-    agent = told("a")
-    messages = [told(f"n{i}").message() for i in range(6)]
-    with pytest.warns(UserWarning, match=r"holds those of 3 peers") as caught:
-        assert agent.receive(messages) == 3
+def test_an_inbox_is_bounded_and_says_so_once() -> None:
+    agent, late = told("a"), told("late").message()
+    assert agent.receive([replace(late, sender=f"n{i}") for i in range(1023)]) == 1023
+    with pytest.warns(UserWarning, match=r"holds those of 1,024 peers") as caught:
+        assert agent.receive([replace(late, sender=f"o{i}") for i in range(3)]) == 1
     assert len(caught) == 1
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert agent.receive(told("n5", scores=2).message()) == 0
+        assert agent.receive(told("o2", scores=2).message()) == 0
         assert agent.receive(told("n1", scores=2).message()) == 1  # a newer one of a known peer
-    assert len(agent.inbox) == 3
+    assert len(agent.inbox) == 1024
 
 
 def test_listed_members_always_have_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import optuna
 import pytest
 from contracts.studies import FEDERATION, inbox, peer, run
+from msgspec.structs import replace
 
-from fedbo import Agent
+from fedbo import Agent, Message
 from fedbo.exchange import (
     Exchange,
     FolderExchange,
@@ -59,6 +60,23 @@ def test_the_agent_holds_what_was_handed_out_last() -> None:
     assert dict(zip(one.agent.inbox.senders, one.agent.inbox.t_n, strict=True)) == {"c": 5, "b": 3}
     one.hear([])
     assert len(one.agent.inbox) == 0
+
+
+def test_messages_are_received_together_without_those_that_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, sizes, receive = mirror(), [], Agent.receive
+    messages = [peer(f"n{i:02}") for i in range(64)]
+
+    def counted(agent: Agent, messages: list[Message]) -> int:
+        sizes.append(len(messages))
+        return receive(agent, messages)
+
+    monkeypatch.setattr(Agent, "receive", counted)
+    assert one.hear(messages) == [] and sizes == [64]
+    messages[9] = peer("n09", 7, KeyPair.generate())  # its signature does not hold below
+    assert "signature" in "".join(one.hear([replace(each, sequence=6) for each in messages]))
+    assert len(one.agent.inbox) == 63 and len(sizes) < 16
 
 
 def test_an_old_signed_message_that_somebody_puts_back_is_not_heard() -> None:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import secrets
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -25,7 +24,7 @@ from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
-from fedbo.message.message import Heard, Message
+from fedbo.message.message import MOST_PEERS, Heard, Message
 from fedbo.message.release import Release, draw_names
 from fedbo.message.signed import MOST_AGENTS, MessageRefused, check_name, member, parse_key
 from fedbo.model.kernel import Array, one_thread
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
 Wire = Heard | bytes | bytearray
-
-#: Peers whose messages are held. Those of others are ignored with a warning, except those of
-#: members that the federation lists.
-MOST_PEERS = 100_000
 
 
 class Agent:
@@ -268,10 +263,8 @@ class Agent:
                 if isinstance(message, Release):
                     self.ledger.receive(message)
         chances = [_chance(self.policy, message.sender) for message in theirs]
-        agents = Counter(map(member, self.inbox.senders))
         with one_thread():
-            taken = zip(theirs, chances, strict=True)
-            return sum(self._take(message, chance, agents) for message, chance in taken)
+            return sum(map(self._take, theirs, chances))
 
     def forget(self, senders: Iterable[str]) -> int:
         """Forget the messages of these senders, as if they had never arrived; return how many.
@@ -302,18 +295,14 @@ class Agent:
                 f"{self.federation.privacy.by!r} only: agents hear its releases"
             )
 
-    def _take(self, message: Heard, chance: float, agents: Counter[str]) -> bool:
-        """Hold a message, or the draws of a release, in place of an earlier one.
-
-        ``agents`` counts those in the inbox, by member.
-        """
+    def _take(self, message: Heard, chance: float) -> bool:
+        """Hold a message, or the draws of a release, in place of an earlier one."""
         if isinstance(message, Release):
             held = held_draws(self.federation, message)
         else:
             held = [self.federation.held(message)]
         first = held[0].sender
-        is_new = first not in self.inbox
-        if is_new and (why := self._why_no_room_for(message, len(held), agents)):
+        if first not in self.inbox and (why := self._why_no_room_for(message, len(held))):
             if not self._is_full:
                 self._is_full = True
                 warn(
@@ -326,7 +315,6 @@ class Agent:
         if not all([self.inbox.hold(each, chance) for each in held]):
             return False
         self.account.received.count(message)
-        agents[member(first)] += is_new
         if message.key:
             self._held |= dict.fromkeys((each.sender for each in held), message.key)
         return True
@@ -345,10 +333,12 @@ class Agent:
                 ]
             )
 
-    def _why_no_room_for(self, message: Heard, size: int, agents: Counter[str]) -> str:
+    def _why_no_room_for(self, message: Heard, size: int) -> str:
         """Say which limit keeps out a message of a new sender; empty if none does."""
         sender = message.sender
-        if "/" in sender and agents[member(sender)] >= MOST_AGENTS:  # it could invent any number
+        if (
+            "/" in sender and self.inbox.agents[member(sender)] >= MOST_AGENTS
+        ):  # it could invent any
             return f"it holds those of {MOST_AGENTS} agents of {member(sender)!r}, and no more"
         if len(self.inbox) + size <= MOST_PEERS or member(sender) in self.federation.members:
             return ""

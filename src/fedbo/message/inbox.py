@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.message.message import Kind, Message
-from fedbo.message.signed import COUNTER_LIMITS, DRAW, check_name
+from fedbo.message.signed import COUNTER_LIMITS, DRAW, check_name, member
 
 #: The largest chance of a peer. The sum of any number of them is finite.
 CHANCE_LIMIT = 1e200
@@ -108,6 +109,7 @@ class Inbox:
         self.M, self.D = M, D
         self._senders: list[str] = []
         self._rows: dict[str, int] = {}
+        self.agents: Counter[str] = Counter()  # how many of the peers belong to each member
         self._columns: dict[str, NDArray[Any]] = {
             "omega": np.zeros((0, M), dtype=np.float32),
             "t_n": np.zeros(0, dtype=np.int32),
@@ -176,6 +178,7 @@ class Inbox:
                 column[: len(kept)] = column[kept]
             self._senders = [self._senders[row] for row in kept]
             self._rows = {sender: row for row, sender in enumerate(self._senders)}
+            self.agents = Counter(map(member, self._senders))
         return len(gone)
 
     def draw(self, rng: np.random.Generator) -> int | None:
@@ -253,6 +256,7 @@ class Inbox:
         row = self._rows.setdefault(sender, len(self))
         if row == len(self):
             self._senders.append(sender)
+            self.agents[member(sender)] += 1
         return row
 
     def _make_room(self, rows: int) -> None:

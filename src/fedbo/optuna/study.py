@@ -288,15 +288,24 @@ class Mirror:
                     self._latest[origin] = message.sequence
         self._heard = {origin: message.sequence for origin, message in now.items()}
         self.agent.forget({o[0] for o, n in before.items() if self._heard.get(o, -1) < n})
-        refusals = []
-        for origin, message in now.items():
-            is_own = message.sender == self.agent.name and not isinstance(message, Release)
-            if message.sequence != before.get(origin) and not is_own:
-                try:
-                    self.agent.receive(message)
-                except (ValueError, OSError) as error:
-                    refusals.append(str(error))
-        return refusals
+        news = [
+            message
+            for origin, message in now.items()
+            if message.sequence != before.get(origin)
+            and (message.sender != self.agent.name or isinstance(message, Release))
+        ]
+        return self._receive(news) if news else []
+
+    def _receive(self, messages: Sequence[Heard]) -> list[str]:
+        """Let the agent receive what it does not refuse; return why it refuses the others."""
+        try:
+            self.agent.receive(messages)
+        except (ValueError, OSError) as error:
+            if len(messages) == 1:
+                return [str(error)]
+            half = len(messages) // 2
+            return self._receive(messages[:half]) + self._receive(messages[half:])
+        return []
 
     def follow(self, trials: Iterable[FrozenTrial], asking: int | None = None) -> None:
         """Tell the agent which trials have finished, and which are running except the one asking.
