@@ -52,7 +52,8 @@ def one_each(federation: Federation, messages: Iterable[Message]) -> list[Messag
 
 def _member(message: Message) -> set[str | bytes]:
     """Return what only one member of a release may have: its name, and its key if there is one."""
-    return {member(message.sender), message.key} - {b""}
+    own: set[str | bytes] = {member(message.sender)}
+    return own | {message.key} if message.key else own
 
 
 def is_due(federation: Federation, new: Iterable[Message], *, last: float, now: float) -> bool:
