@@ -55,7 +55,7 @@ def test_a_backup_can_be_restored_into_either_database(
     after = all_rows(other)
     assert all(before.values()) and before.keys() == after.keys()
     for name in before.keys() - {"hub", "audit", "federation"}:
-        assert after[name] == before[name]
+        assert after[name] == (before[name] if name != "operator" else [])
     ((*same, was_closed),), ((*copied, is_closed),) = before["federation"], after["federation"]
     assert same == copied and (was_closed, is_closed) == (False, True)
     assert after["audit"][:-1] == before["audit"]

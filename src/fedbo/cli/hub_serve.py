@@ -102,7 +102,6 @@ def restore(
         checks.end(str(error))
     with transaction(db, config) as (connection, _):
         last = store.latest_lines(connection, "", 1)[0]  # that it was restored
-        operators = ", ".join(row.name for row in store.operators(connection)) or "nobody"
         federations = store.federations(connection)
         members = {row.name: store.members(connection, row.name).rows for row in federations}
         private = [
@@ -113,10 +112,10 @@ def restore(
         invitations = {row.name: store.invitations(connection, row.name) for row in federations}
     screen.say(
         f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. What happened after "
-        "the backup is undone: members that were revoked or removed, invitations and operators are "
-        "back, and whoever joined or got a new token since has to join again."
+        "the backup is undone: members that were revoked or removed and invitations are back, and "
+        "whoever joined or got a new token since has to join again. No operator can log in before "
+        "you give each a new token: fedbo hub operator add NAME."
     )
-    screen.say(f"Operators: {operators}.")
     for row in federations:
         names = ", ".join(each.name for each in members[row.name] if not each.is_revoked)
         screen.say(

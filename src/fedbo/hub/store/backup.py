@@ -73,7 +73,8 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
 
     Cursors start anew, so that every agent fetches everything once. What was taken back after the
     backup is there again, such as members that were revoked, and releases that were made since are
-    not known: so all federations are closed until they are reconciled.
+    not known: so all federations are closed until they are reconciled, and there are no operators
+    until the command line adds them.
 
     Args:
         path: A file that `backup` wrote.
@@ -102,6 +103,7 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
                 rows = _copy(source, target)
                 target.execute(update(schema.hub).values(generation=new_generation()))
                 target.execute(update(schema.federation).values(is_unreconciled=True))
+                target.execute(delete(schema.operator))  # one of them may have been dropped since
                 _number(target)
                 record(target, "restored", actor=COMMAND_LINE, detail={"rows": rows})
         except DBAPIError as error:
