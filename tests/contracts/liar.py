@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
@@ -13,12 +14,13 @@ PROBLEM = "application/problem+json"
 
 
 class Answer(NamedTuple):
-    """An answer of HTTP; ``raw`` bytes are sent instead of everything else."""
+    """An answer of HTTP; ``raw`` bytes are sent instead of all else, then ``endless`` ones."""
 
     status: int = 200
     content: bytes = b"{}"
     headers: Mapping[str, str] = MappingProxyType({})
     raw: bytes | None = None
+    endless: bytes = b""
 
 
 class Request(NamedTuple):
@@ -52,6 +54,9 @@ class Liar:
                 given = answer(asked)
                 if given.raw is not None:
                     self.wfile.write(given.raw)
+                    while given.endless:
+                        self.wfile.write(given.endless)
+                        time.sleep(0.01)
                     self.close_connection = True
                     return
                 self.send_response(given.status)

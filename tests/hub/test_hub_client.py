@@ -164,6 +164,31 @@ def test_a_strange_answer_is_an_error_that_can_be_shown(answer: Answer) -> None:
         assert all(one.path == "/v1/hub" for one in hub.asked)
 
 
+@pytest.mark.parametrize(
+    ("raw", "endless"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"x"),
+    ],
+)
+def test_an_answer_has_a_limit_in_time(
+    raw: bytes, endless: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "BUDGET", 0.3)
+    monkeypatch.setattr(client_module, "_READ", 0.7)
+    answers = one_after_another(OK, Answer(raw=raw, endless=endless), OK)
+    with Liar(answers) as hub:
+        client = Client(hub.address)
+        assert client.send("GET", "/") == OK.content  # the connection is used again
+        start = time.perf_counter()
+        with pytest.raises(StrangeAnswer, match="takes too long"):
+            client.send("GET", "/")
+        assert time.perf_counter() - start < 5
+        assert client.send("GET", "/") == OK.content
+
+
 # Copies, forks, packages
 
 

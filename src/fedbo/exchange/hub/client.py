@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import ssl
+import threading
 import time
 import weakref
 from collections.abc import Mapping
@@ -96,6 +98,7 @@ class Client:
         self._lock = Lock()
         self._pid = os.getpid()
         self._http: httpx.Client | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._has_failed = False
 
     def __repr__(self) -> str:
@@ -127,7 +130,12 @@ class Client:
         if content is not None:
             headers["Content-Type"] = media_type
         request = http.build_request(
-            method, self.url.base + path, params=query, content=content, headers=headers
+            method,
+            self.url.base + path,
+            params=query,
+            content=content,
+            headers=headers,
+            extensions={"trace": self._trace},
         )
         end, pause = time.monotonic() + BUDGET, _FIRST_PAUSE
         is_last, self._has_failed = self._has_failed, True
@@ -171,28 +179,50 @@ class Client:
     def _attempt(
         self, package: Any, http: httpx.Client, request: httpx.Request, most: int, end: float
     ) -> bytes:
-        response = None
+        response, failure = None, None
+        timer = threading.Timer(end + _READ - time.monotonic(), self._hang_up)
+        timer.daemon = True
         try:
+            with contextlib.suppress(RuntimeError):  # no thread starts while Python ends
+                timer.start()
             response = http.send(request, stream=True)
             data = bytearray()
             for piece in response.iter_raw():
                 data += piece
                 if len(data) > most:
                     raise self.strange(f"its answer has more than {most:,} bytes")
-                if time.monotonic() > end + _READ:
-                    raise self.strange("its answer takes too long")
+                if time.monotonic() >= end + _READ:
+                    break
         except package.HTTPError as error:
-            self._fail(package, error)
+            failure = error
         except ExchangeError:
             raise
         except (package.InvalidURL, package.StreamError, ValueError, OSError) as error:
             raise self.strange(type(error).__name__) from None
         finally:
+            timer.cancel()
             if response is not None:
                 response.close()
+        if time.monotonic() >= end + _READ:
+            raise self.strange("its answer takes too long")
+        if failure is not None or response is None:
+            self._fail(package, failure)
         if not response.is_success:
             self._refuse(response, bytes(data))
         return bytes(data)
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Note the sockets of connections, as httpx makes them."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._lock:
+                self._sockets.add(info["return_value"].get_extra_info("socket"))
+
+    def _hang_up(self) -> None:
+        """End all connections, at once even for threads that are reading from them."""
+        with self._lock:
+            for each in self._sockets:
+                with contextlib.suppress(OSError):  # it is closed
+                    socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def _refuse(self, response: httpx.Response, content: bytes) -> NoReturn:
         """Raise the error for an answer that is not a success."""
@@ -217,7 +247,7 @@ class Client:
         error = HubRefused(text, slug)
         raise _Passing(error, seconds) if status in _BUSY else error
 
-    def _fail(self, package: Any, error: Exception) -> NoReturn:
+    def _fail(self, package: Any, error: Exception | None) -> NoReturn:
         """Raise the error for a request without an answer."""
         hub, why = self.url.base, printable(shortened(str(error), _LONGEST))
         if _is_about_a_certificate(error):
@@ -252,6 +282,7 @@ class Client:
         with self._lock:
             if self._http is None or self._pid != os.getpid():
                 self._http, self._pid = self._connect(httpx), os.getpid()
+                self._sockets = weakref.WeakSet()  # a parent's are not this process's to end
                 # Not at exit: a courier may still send its last message.
                 weakref.finalize(self, _close, self._http, self._pid).atexit = False
             return httpx, self._http
