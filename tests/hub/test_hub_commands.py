@@ -160,7 +160,8 @@ def test_the_list_of_members_can_change(hub: str, place: Path) -> None:
     text = words("update", "liver", "--federation", "listed.toml")
     assert "now lists 2 members" in text
     assert "fedbo hub revoke liver clinic" in text
-    assert "fedbo hub revoke liver 'Zürich 2'" in text
+    assert "'Zürich 2' is not listed, and was revoked" in text
+    assert "Zürich 2 0 0" in words("members", "liver")
     assert "now lists no members" in words("update", "liver", "--federation", "federation.toml")
     Federation(AGREED.space, **GIVEN | {"seed": 5}).save(place / "other.toml")
     words("update", "liver", "--federation", "other.toml", code=1)

@@ -158,8 +158,8 @@ def test_the_federation_file_can_be_fetched_again(liver: Liver) -> None:
 
 def test_a_listed_key_does_not_change_silently(liver: Liver) -> None:
     """Otherwise a hub could drop a member in one list, and name another key in the next."""
-    joined(liver)
-    kept, gone, other, new = (str(new_keys()) for _ in range(4))
+    joined(liver, "--name", "a")
+    kept, gone, other, new = str(KeyPair.load()), *(str(new_keys()) for _ in range(3))
     ours = {"a": kept, "clinic": gone}
     Federation(PLANE, features=5, seed=7, members=ours).save(FILE)
     for members in ({"a": kept}, {"a": kept, "clinic": other}, None):
@@ -180,10 +180,11 @@ def test_a_listed_key_does_not_change_silently(liver: Liver) -> None:
 
 
 def test_a_list_does_not_speak_for_a_member_who_is_known(liver: Liver) -> None:
-    joined(liver)
+    joined(liver, "--name", "a")
     known, other = new_keys(), new_keys()
     Keyring.user().admit(OURS, [known.sign(message(sender="clinic"))])
-    listed = Federation(PLANE, features=5, seed=7, members={"clinic": str(other)})
+    members = {"a": str(KeyPair.load()), "clinic": str(other)}
+    listed = Federation(PLANE, features=5, seed=7, members=members)
     liver.office.update(liver.name, listed)
     for args in ((liver.place,), (liver.place, "--federation", "NEW")):
         result = invoke("join", *args)

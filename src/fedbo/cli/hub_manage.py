@@ -119,15 +119,20 @@ def create(
 
 
 def update(name: Name, federation: _File, db: Db = None, config: Config = None) -> None:
-    """Replace the list of members in the file of a federation; all else must be the same."""
+    """Replace the list of members in the file of a federation; all else must be the same.
+
+    Members that the new list does not have are revoked.
+    """
     agreed = Federation.load(federation)
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        store.update_federation(connection, name, agreed, actor=COMMAND_LINE)
+        gone = store.update_federation(connection, name, agreed, actor=COMMAND_LINE)
         rows = store.members(connection, name).rows
     listed = screen.count(len(agreed.members), "member") if agreed.members else "no members"
     screen.say(f"The federation file of {name!r} now lists {listed}.")
+    for member in gone:
+        screen.say(f"• The member {member!r} is not listed, and was revoked.", "yellow")
     keys = {(member, key_text(key)) for member, key in agreed.members.items()}
     for row in rows:
         if keys and not row.is_revoked and (row.name, row.key) not in keys:

@@ -20,7 +20,6 @@ from fedbo.hub.store.federations import federations as federations
 from fedbo.hub.store.federations import invitations as invitations
 from fedbo.hub.store.federations import invite as invite
 from fedbo.hub.store.federations import open_invitation as open_invitation
-from fedbo.hub.store.federations import update_federation as update_federation
 from fedbo.hub.store.figures import counts as counts
 from fedbo.hub.store.figures import figures_of as figures_of
 from fedbo.hub.store.members import Order as Order
@@ -32,6 +31,7 @@ from fedbo.hub.store.members import rekey as rekey
 from fedbo.hub.store.members import remove as remove
 from fedbo.hub.store.members import revoke as revoke
 from fedbo.hub.store.members import rotate as rotate
+from fedbo.hub.store.members import update_federation as update_federation
 from fedbo.hub.store.messages import fetch as fetch
 from fedbo.hub.store.messages import listed as listed
 from fedbo.hub.store.messages import publish as publish

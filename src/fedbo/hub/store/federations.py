@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 
 from fedbo.exchange.hub.memberships import Invitation, check_name
 from fedbo.exchange.hub.proof import hashed
@@ -58,22 +58,6 @@ def create_federation(connection: Connection, name: str, agreed: Federation, *, 
     connection.execute(insert(federation).values(row))
     detail = {"fingerprint": str(agreed.fingerprint)}
     record(connection, "created", actor=actor, federation=name, detail=detail)
-
-
-def update_federation(connection: Connection, name: str, agreed: Federation, *, actor: str) -> None:
-    """Replace the file of a federation by one with another list of members."""
-    row = lock_federation(connection, name)
-    if fault := row.agreed.difference(agreed):
-        raise Refused(
-            "wrong-federation",
-            f"the file is of another federation than {name!r} ({fault}): only the list of members "
-            "can be replaced; create a new federation for the rest",
-        )
-    if (file := agreed.to_toml()) != row.file:
-        change = update(federation).where(federation.c.id == row.id)
-        connection.execute(change.values(file=file))
-        detail = {"members": len(agreed.members)}
-        record(connection, "updated", actor=actor, federation=name, detail=detail)
 
 
 def federations(connection: Connection, name: str | None = None) -> list[FederationInfo]:

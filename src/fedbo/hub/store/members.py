@@ -25,7 +25,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, Member, Members, Reported
 from fedbo.hub.store.credentials import new_token
 from fedbo.hub.store.federations import open_invitation
-from fedbo.hub.store.schema import invitation, member, message
+from fedbo.hub.store.schema import federation, invitation, member, message
 from fedbo.hub.store.transaction import (
     Caller,
     FederationRow,
@@ -173,6 +173,33 @@ def revoke(connection: Connection, federation: str, name: str, *, actor: str) ->
     _clear(connection, row, own.id)
     connection.execute(update(member).where(member.c.id == own.id).values(token=None))
     record(connection, "revoked", actor=actor, federation=row.name, subject=name)
+
+
+def update_federation(
+    connection: Connection, name: str, agreed: Federation, *, actor: str
+) -> list[str]:
+    """Replace the file of a federation by one with another list of members.
+
+    Members that a list does not have are revoked; their names are returned.
+    """
+    row = lock_federation(connection, name)
+    if fault := row.agreed.fingerprint.mismatch(agreed.fingerprint):
+        raise Refused(
+            "wrong-federation",
+            f"the file is of another federation than {name!r} ({fault}): only the list of members "
+            "can be replaced; create a new federation for the rest",
+        )
+    if (file := agreed.to_toml()) != row.file:
+        change = update(federation).where(federation.c.id == row.id)
+        connection.execute(change.values(file=file))
+        detail = {"members": len(agreed.members)}
+        record(connection, "updated", actor=actor, federation=name, detail=detail)
+    own = member.c.federation == row.id, member.c.token.is_not(None)
+    names = connection.scalars(select(member.c.name).where(*own).order_by(member.c.name))
+    gone = [each for each in names if agreed.members and each not in agreed.members]
+    for each in gone:
+        revoke(connection, name, each, actor=actor)
+    return gone
 
 
 def find_member(connection: Connection, row: FederationRow, name: str) -> Row[Any]:
