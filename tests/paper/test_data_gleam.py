@@ -184,28 +184,6 @@ def test_everything_is_as_by_hand(
 # ---------------------------------------------------------------- strays
 
 
-def test_stray_rows_are_passed_over(tmp_path: Path) -> None:
-    readings = recording(3)
-    lines = sensor_csv(readings).splitlines()
-    strays = [
-        f"{START + 5},Proximity,1.0,,",
-        f"{START + 5},Gyroscope,w,1.0,2.0",
-        f"{START + 5},Accelerometer,,,",
-        f"{START + 5},Gyroscope,°,0.0,2.0",
-        f"w,Light,{1e9},,",
-        f"{START + 5},Gyroscope,nan,inf,1.0",
-        ",,,,",
-        "",
-        "Unix Time,Sensor,Value1,Value2,Value3",
-    ]
-    X, y = oracle(readings, [MEAL])
-    shuffled = [lines[1 + i] for i in np.random.default_rng(0).permutation(len(lines) - 1)]
-    text = "\r\n".join([lines[0], *strays, *shuffled]) + "\r\n"
-    arrays = of_one("\ufeff" + text, annotation_csv(), tmp_path)
-    np.testing.assert_allclose(arrays["X"], X, rtol=1e-7, atol=1e-9)
-    assert arrays["y"].tolist() == y
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

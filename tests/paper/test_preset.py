@@ -10,7 +10,7 @@ from fedbo.model.features import Features
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import SurrogateSettings, SurrogateState
 from fedbo.space import Float, Space
-from fedbo_paper.preset import PAPER, FeatureDraws, PaperSettings, argmax_direct
+from fedbo_paper.preset import FeatureDraws, PaperSettings, argmax_direct
 
 SQUARE = Space({"x": Float(0, 1), "z": Float(0, 1)})
 
@@ -58,8 +58,3 @@ def test_draws_from_fresh_features_have_the_moments_of_the_posterior() -> None:
     draws = np.array([belief.sample(rng)(np.array([[0.1], [0.2], [0.9]])) for _ in range(400)])
     np.testing.assert_allclose(draws.mean(axis=0)[:2], y, atol=0.05)
     np.testing.assert_allclose(draws.std(axis=0), [0.0, 0.0, 1.0], atol=0.12)
-
-
-def test_the_paper_s_settings_use_both() -> None:
-    assert isinstance(PAPER.model(2), FeatureDraws)
-    assert PAPER.maximiser is argmax_direct

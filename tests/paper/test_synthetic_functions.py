@@ -81,15 +81,3 @@ def test_the_objective_is_f_with_noise_from_its_seed(tasks: SyntheticTasks) -> N
     again = tasks.objective(2, seed=1)
     assert [again(params) for _ in range(3)] == scores[:3].tolist()
     assert tasks.objective(2, seed=2)(params) != scores[0]
-
-
-def test_presets(tasks: SyntheticTasks) -> None:
-    paper = tasks.federation("paper", 25, seed=3)
-    default = tasks.federation("default", 25, seed=3)
-    assert (paper.length_scale, paper.noise_variance) == (0.03, 0.01)
-    assert (default.length_scale, default.noise_variance) == (0.03, 0.1)
-    wide = tasks.federation("paper", 100, seed=3)
-    np.testing.assert_array_equal(wide.phi.s[:25], paper.phi.s)
-    hyper = tasks.settings("paper").surrogate.fit.default(dimensions=1)
-    known = (hyper.kernel, hyper.length_scales[0], hyper.signal_variance, hyper.noise_variance)
-    assert known == ("se", pytest.approx(0.03), pytest.approx(1.0), pytest.approx(0.01))
