@@ -8,7 +8,6 @@ import sys
 import textwrap
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,9 +58,9 @@ def down() -> None:
     raise ExchangeError("the drive is not there; mount it")
 
 
-def due(n: int, name: str = "site") -> Callable[[], Letters]:
+def due(n: int) -> Callable[[], Letters]:
     """An errand that brings a letter to send at once."""
-    letters = Letters(due=Letter(peer(name, n)))
+    letters = Letters(due=Letter(peer("site", n)))
     return lambda: letters
 
 
@@ -69,17 +68,12 @@ class Gate:
     """Where a thread is held up until it is opened."""
 
     def __init__(self) -> None:
-        self._open, self._reached = threading.Event(), threading.Event()
+        self._open = threading.Event()
         self.passed = 0
 
     def hold(self) -> None:
-        self._reached.set()
         assert self._open.wait(PATIENCE)
         self.passed += 1
-
-    def reached(self) -> None:
-        """Wait until somebody is held up."""
-        assert self._reached.wait(PATIENCE)
 
     def open(self) -> None:
         self._open.set()
@@ -162,31 +156,6 @@ def test_an_exchange_that_hangs_keeps_no_trial_waiting(
     settle(study)
     run(study, 1)
     assert inbox(study) == ["peer"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system lacks")
-def test_a_forked_child_has_errands_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
-    place, gate = FolderExchange(tmp_path / "exchange"), Gate()
-    courier, publish = Courier(place, ledger), place.publish
-
-    def slowly(m: Message) -> bool:
-        gate.hold()
-        return publish(m)
-
-    place.publish = slowly  # type: ignore[method-assign]
-    courier.go(due(1))
-    gate.reached()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer Pythons warn of forks in programs with threads
-        child = os.fork()
-    if not child:
-        place.publish = publish  # type: ignore[method-assign]
-        courier.go(due(2, "child"))
-        os._exit(0 if courier.wait(PATIENCE) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    gate.open()
-    assert courier.wait(PATIENCE)
-    assert {m.sender for m in place.fetch(FEDERATION)} == {"site", "child"}
 
 
 SCRIPT = """

@@ -71,13 +71,6 @@ def test_every_says_how_many_scores_are_between_two_messages() -> None:
 # Studies
 
 
-def test_by_default_a_study_publishes_when_it_is_worth_it(tmp_path: Path) -> None:
-    ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, ledger=ledger))
-    run(study, 8, giving(5, 6, 6, 6, 6, 4, 6, 6))
-    assert sequences(ledger) == [1, 2, 4, 6]
-
-
 def test_workers_agree_on_what_is_worth_it(tmp_path: Path) -> None:
     ledger, exchange = Ledger(tmp_path / "log.jsonl"), MemoryExchange()
     storage = optuna.storages.InMemoryStorage()

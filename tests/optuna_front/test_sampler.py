@@ -25,7 +25,7 @@ from fedbo import (
     Float,
     Space,
 )
-from fedbo.exchange import ExchangeError, ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
 from fedbo.optuna import FederatedSampler, private
 from fedbo.optuna.mail import Letters
 from fedbo.optuna.stored import StoredStudy
@@ -123,23 +123,6 @@ def test_listed_points_are_the_only_ones_asked_for() -> None:
     assert sampler.sample_relative(study, trial, {"rate": RATE, "x": X}) in points
     with pytest.raises(ValueError, match="without listed points"):
         FederatedSampler(Federation(space), clip=True)
-
-
-def test_wrong_arguments_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="every is 0"):
-        FederatedSampler(every=0)
-    with pytest.raises(ValueError, match="clip=True is for a site"):
-        FederatedSampler(clip=True)
-    with pytest.raises(TypeError, match="exchange is 7, expected an Exchange or its address"):
-        FederatedSampler(exchange=7)  # type: ignore[arg-type]
-    with pytest.raises(ExchangeError, match="does not exist; check the address"):
-        FederatedSampler(exchange=tmp_path / "no" / "folder")
-
-
-def test_many_objectives_are_refused() -> None:
-    study = study_of(FederatedSampler(FEDERATION), directions=["minimize", "maximize"])
-    with pytest.raises(ValueError, match="2 objectives, but FederatedSampler tunes one"):
-        study.optimize(bowl, n_trials=1)
 
 
 # Constraints, which Optuna 4 stores in a list, and Optuna 5 by name
@@ -368,17 +351,6 @@ def test_enqueued_trials_are_told_where_they_ran() -> None:
     assert asked.params["rate"] == study.trials[1].params["rate"] and asked.params["x"] != 0.5
 
 
-def test_asked_trials_that_nobody_told_of_yet_are_pending() -> None:
-    study = study_of(FederatedSampler(FEDERATION, seed=0))
-    distributions = {"x": X, "rate": RATE}
-    trials = [study.ask(distributions) for _ in range(5)]
-    assert [trial.state for trial in agent_of(study).trials] == ["pending"] * 5
-    for trial in trials[::-1]:
-        study.tell(trial, trial.params["x"])
-    study.ask(distributions)
-    assert [trial.state for trial in agent_of(study).trials] == ["complete"] * 5 + ["pending"]
-
-
 def test_a_record_counts_in_another_federation_if_it_has_all_parameters() -> None:
     other = Federation(Space({"x": Float(0, 1)}, direction="minimize"))
     study = study_of(FederatedSampler(other, seed=0))
@@ -389,21 +361,6 @@ def test_a_record_counts_in_another_federation_if_it_has_all_parameters() -> Non
     # `rate` was the study's own parameter, which nobody knew of in its first trial
     sources = [trial.source for trial in agent.trials]
     assert sources == ["told", "initial", "initial", "own", "own", "own", "own"]
-
-
-def test_hyperband_prunes_and_the_agent_hears_of_all_brackets() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        value = bowl(trial)
-        for step in range(8):
-            trial.report(value + 1 / (step + 1), step)
-            if trial.should_prune():
-                raise optuna.TrialPruned
-        return value
-
-    pruner = optuna.pruners.HyperbandPruner(max_resource=8)
-    study = study_of(FederatedSampler(FEDERATION, seed=0), pruner=pruner)
-    study.optimize(objective, n_trials=12)
-    assert len(synced(study).trials) == 12
 
 
 # Workers

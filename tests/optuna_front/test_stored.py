@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import optuna
 import pytest
@@ -21,7 +21,6 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
-from fedbo.message import Kind
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy, StudyRefused
 from fedbo.optuna.studies import StorageRefused, existing, space_of
@@ -100,14 +99,6 @@ def test_the_message_is_the_one_that_a_federated_sampler_publishes(tmp_path: Pat
     published = publish(study, exchange)
     assert published.is_new and published.message == only(other)
     assert published.message.sequence > first.sequence
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_any_kind_of_message_can_be_published(kind: Any) -> None:
-    federation = Federation(SPACE, features=10, kind=kind)
-    exchange = MemoryExchange()
-    publish(a_study(), exchange, federation)
-    assert only(exchange, federation).kind == kind
 
 
 def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
@@ -205,13 +196,6 @@ def test_an_agent_is_rebuilt_to_be_explained() -> None:
         assert attributes(study) == before
     with pytest.raises(StudyRefused, match="nothing to explain"):
         StoredStudy(a_study(), FEDERATION).agent()
-
-
-def test_a_study_with_a_federation_needs_its_file() -> None:
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, seed=0))
-    study.optimize(objective, n_trials=3)
-    with pytest.raises(StudyRefused, match="give its file with --federation"):
-        StoredStudy(study).agent()
 
 
 # Storages
