@@ -27,7 +27,7 @@ from fedbo import (
     TipsThenPool,
 )
 from fedbo.message import Kind
-from fedbo_paper.preset import PAPER, PaperSettings, paper_agent, paper_federation
+from fedbo_paper.preset import PaperSettings
 
 SPACE = {"C": Float(1e-4, 10, log=True), "gamma": Float(1e-2, 10, log=True)}
 MIXED = {
@@ -79,19 +79,6 @@ def queries(agent: Agent) -> list[tuple]:
 
 
 class TestAskAndTell:
-    def test_initial_points_come_first_and_t_counts_the_policys_queries(
-        self, federation: Federation
-    ) -> None:
-        agent = run(Agent(federation, seed=0), 6)
-        assert [t.source for t in agent.trials] == ["initial"] * 3 + ["own"] * 3
-        assert [t.t for t in agent.trials] == [None] * 3 + [1, 2, 3]
-
-    def test_failed_trials_do_not_count(self, federation: Federation) -> None:
-        agent = run(Agent(federation, seed=0), 3)
-        first = agent.ask()
-        agent.tell(first, None)
-        assert (first.t, first.state, agent.ask().t) == (1, "failed", 1)
-
     def test_a_failed_initial_point_is_replaced_by_another(self, federation: Federation) -> None:
         agent = Agent(federation, seed=0)
         failed = agent.tell(agent.ask(), None)
@@ -99,14 +86,6 @@ class TestAskAndTell:
         assert [t.source for t in agent.trials] == ["initial"] * 4
         assert failed.params not in [t.params for t in agent.trials[1:]]
         assert agent.ask().source == "own"
-
-    @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-    def test_both_directions(self, direction: str) -> None:
-        space = Space(SPACE, direction=direction)
-        sign = 1 if direction == "maximize" else -1
-        agent = run(Agent(Federation(space), seed=3), 30, lambda p: sign * score(p))
-        assert agent.best.score == sign * max(sign * t.score for t in agent.trials)
-        assert score(agent.best.params) > -0.05
 
     def test_a_new_message_makes_its_peer_drawable_again(self, federation: Federation) -> None:
         peer = run(Agent(federation, name="peer", seed=1), 5)
@@ -162,17 +141,6 @@ class TestMessages:
     def test_its_own_messages_are_ignored(self, federation: Federation) -> None:
         agent = run(Agent(federation, name="me", seed=0), 3)
         assert agent.receive(agent.message()) == 0
-        assert len(agent.inbox) == 0
-
-    def test_a_refused_message_leaves_everything_as_it_was(
-        self, federation: Federation, messages: list
-    ) -> None:
-        foreign = run(Agent(Federation(SPACE, seed=8), name="x", seed=0), 3).message()
-        agent = Agent(federation, name="me", seed=0)
-        with pytest.raises(fedbo.MessageRefused, match="foreign features"):
-            agent.receive([*messages, foreign])
-        with pytest.raises(fedbo.MessageRefused):
-            agent.receive(b"garbage")
         assert len(agent.inbox) == 0
 
 
@@ -274,19 +242,6 @@ class TestNothingIsLost:
         assert loaded.best.params == asked
         assert loaded.ask() == agent.ask()
 
-    @pytest.mark.parametrize("paper", [False, True])
-    def test_the_message_survives_a_file(self, paper: bool, tmp_path: Path) -> None:
-        agent = paper_agent(paper_federation(SPACE), TS(), name="a", seed=0)
-        if not paper:
-            agent = Agent(Federation(SPACE), TS(), name="a", seed=0)
-        for _ in range(12):
-            run(agent, 1)
-            if len(agent.trials) > 4:
-                agent.message()
-        agent.save(tmp_path / "a")
-        settings = PAPER if paper else None
-        assert Agent.load(tmp_path / "a", settings=settings).message() == agent.message()
-
     def test_one_bad_chance_takes_no_message(self, federation: Federation, messages: list) -> None:
         class Wild(FTS, frozen=True):
             def chance(self, sender: str) -> float:
@@ -297,28 +252,8 @@ class TestNothingIsLost:
             agent.receive(messages)
         assert (len(agent.inbox), agent.account.received.messages) == (0, 0)
 
-    def test_raw_scores_too_large_for_a_message_are_explained(self) -> None:
-        agent = paper_agent(paper_federation(SPACE), TS(), name="a", seed=0)
-        run(agent, 6, lambda p: 1e9 * score(p))
-        with pytest.raises(ValueError, match="use settings that standardise them"):
-            agent.message()
-
 
 class TestWrongArguments:
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            ({"name": ""}, "name is ''"),
-            ({"name": "x" * 65}, "name is 'xxx"),
-            ({"seed": -1}, "seed is -1"),
-            ({"policy": FTS}, "policy is"),
-            ({"policy": fedbo.RGPE()}, "kind='belief'"),
-        ],
-    )
-    def test_of_an_agent(self, federation: Federation, arguments: dict, words: str) -> None:
-        with pytest.raises((TypeError, ValueError), match=words):
-            Agent(federation, **arguments)
-
     def test_of_tell_and_receive(self, federation: Federation) -> None:
         agent = Agent(federation)
         with pytest.raises(ValueError, match="'C' is 11"):
@@ -360,17 +295,6 @@ class TestFiles:
             with pytest.raises(fedbo.FileRefused, match=str(path)):
                 Agent.load(path)
             assert path.read_bytes() == whole[:keep]
-
-    def test_a_policy_that_a_file_cannot_hold(self, federation: Federation, tmp_path: Path) -> None:
-        class Mine(TS, frozen=True):
-            pass
-
-        policy = Mine()
-        agent = run(Agent(federation, policy, seed=0), 5)
-        agent.save(tmp_path / "a")
-        with pytest.raises(fedbo.FileRefused, match=r"Agent.load\(path, policy=...\)"):
-            Agent.load(tmp_path / "a")
-        assert Agent.load(tmp_path / "a", policy=policy).ask() == agent.ask()
 
 
 class TestRepeats:
@@ -417,14 +341,6 @@ class TestPoliciesThatBegin:
         assert [t.t for t in agent.trials] == [None, 1, None, None, 2, 3]
         design = [t.params for t in agent.trials if t.source == "initial"]
         assert design == [t.params for t in whole.trials]
-
-    def test_the_policy_counts_its_queries_right(self, federation: Federation) -> None:
-        here = run(Agent(federation, TS(), seed=0), 6)
-        there = Agent(federation, TS(), seed=0)
-        for trial in here.trials:
-            begun = there.adopt(trial.params, origin=trial.origin, t=trial.t)
-            there.tell(begun, trial.score)
-        assert (there.ask().t, there.starting) == (here.ask().t, False)
 
 
 class TestAskingWithAKey:

@@ -42,39 +42,6 @@ def test_length_scales_grow_with_distances_unless_given() -> None:
 # The file
 
 
-def test_the_file_is_pleasant(tmp_path: Path) -> None:
-    space = Space({"C": Float(1e-4, 10, log=True), "n est": Int(1, 9, step=2)})
-    Federation(space, seed=7).save(tmp_path / "federation.toml")
-    assert (tmp_path / "federation.toml").read_text() == (
-        "# A fedbo federation: what its agents agree on. Give every agent this very file:\n"
-        "# messages from agents with other values are refused.\n"
-        "\n"
-        "format = 1\n"
-        "features = 100\n"
-        'kernel = "se"\n'
-        "seed = 7\n"
-        "length_scale = 0.424264\n"
-        "noise_variance = 0.1\n"
-        'kind = "compact"\n'
-        "tips = true\n"
-        "\n"
-        "[space]\n"
-        'direction = "maximize"\n'
-        "\n"
-        "[space.parameters.C]\n"
-        'type = "float"\n'
-        "low = 0.0001\n"
-        "high = 10.0\n"
-        "log = true\n"
-        "\n"
-        '[space.parameters."n est"]\n'
-        'type = "int"\n'
-        "low = 1\n"
-        "high = 9\n"
-        "step = 2\n"
-    )
-
-
 def saved_and_loaded(ours: Federation, path: Path) -> Federation:
     ours.save(path)
     theirs = Federation.load(path)
@@ -163,11 +130,6 @@ def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path)
     with pytest.raises(ValueError, match=words) as caught:
         Federation.load(path)
     assert str(path) in str(caught.value)
-
-
-def test_a_file_names_its_format() -> None:
-    with pytest.raises(ValueError, match="format is missing, expected format = 1"):
-        Federation.from_toml(SHORT)
 
 
 def points_of(n: int) -> str:

@@ -224,17 +224,6 @@ def test_initial_points_of_the_user_come_after_the_tips(
     assert initial == points[: len(places)]
 
 
-def test_tips_that_come_late_are_followed(plane: Federation) -> None:
-    """They lead to the top, which the agent has not found yet."""
-    agent = newcomer(plane, [])
-    for x, y in ((0.05, 0.05), (0.1, 0.4), (0.4, 0.1), (0.5, 0.45)):
-        agent.tell({"x": x, "y": y}, score({"x": x, "y": y}, TOPS[3]))
-    agent.receive(messages(plane, [TOPS[3]] * 3))
-    assert run(agent, 1)[-1] == "tip"
-    assert agent.best is not None
-    assert agent.best.score > -0.06
-
-
 def test_ever_new_tips_do_not_take_over(plane: Federation) -> None:
     """A peer that sends another tip before each trial: at most three in a row are followed."""
     agent, rng = newcomer(plane, []), np.random.default_rng(0)
