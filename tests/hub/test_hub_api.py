@@ -346,7 +346,9 @@ def test_nobody_takes_the_key_of_another(world: World) -> None:
         assert problem(answer) == "wrong-signature", proof
 
 
-def test_a_member_reads_only_its_own_lines_of_the_audit_log(liver: Liver) -> None:
+def test_a_member_reads_only_its_own_lines_of_the_audit_log(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for site in (liver.a, liver.b):
         site.put(message(f"{site.name}/1"))
     lines = [json.loads(line) for line in liver.a.ask("GET", "/audit").text.splitlines()]
@@ -356,6 +358,8 @@ def test_a_member_reads_only_its_own_lines_of_the_audit_log(liver: Liver) -> Non
     ]
     everything = liver.ask("GET", HERE + "/audit").text.splitlines()
     assert len(everything) > 5
+    monkeypatch.setattr("fedbo.hub.store.audit.LOOKED_AT", 1)  # the last line is of b
+    assert not liver.a.ask("GET", "/audit").text
 
 
 # Limits, and what the hub says about itself

@@ -5,7 +5,7 @@ Whatever else an operator does, `fedbo hub` does on the hub's machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -20,6 +20,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, FederationInfo, NewInvitation
 from fedbo.hub.service import Service
 from fedbo.hub.settings import INVITED_DAYS
+from fedbo.hub.store.audit import LOOKED_AT, as_json
 from fedbo.hub.store.federations import MOST_DAYS, MOST_USES
 from fedbo.message.signed import key_text, parse_key
 from fedbo.version import __version__
@@ -284,13 +285,17 @@ _LINES: dict[int | str, dict[str, Any]] = {
 
 @router.get(_HERE + "/audit", tags=["audit"], responses=_LINES, response_class=Response)
 def audit(service: Running, caller: Anyone, federation: Name) -> Response:
-    """Export the audit log of a federation; a member gets only the lines about itself."""
-    own: dict[str, Any] = {}
+    """Export the audit log of a federation.
+
+    A member gets only the lines about itself, of the federation's latest 5,000.
+    """
+    lines: Iterable[str]
     with service.reading() as connection:
         row = store.find_federation(connection, federation)
-        if not caller.is_operator:
-            joined = store.find_member(connection, row, caller.name).joined
-            own = {"member": caller.name, "since": joined}
-    lines: Iterator[str] = store.audit_lines(service.engine, federation, **own)
+        if caller.is_operator:
+            lines = store.audit_lines(service.engine, row.name)
+        else:
+            own = store.latest_lines(connection, row.name, LOOKED_AT, member_id=caller.id)
+            lines = map(as_json, reversed(own))
     headers = {"content-disposition": f'attachment; filename="{federation}-audit.jsonl"'}
     return StreamingResponse(lines, media_type=LINES_TYPE, headers=headers)

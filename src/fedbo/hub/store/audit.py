@@ -22,18 +22,11 @@ from fedbo.hub.records import AuditLine
 from fedbo.hub.store.schema import audit, member
 
 _PAGE = 1000  # lines that are read at once
-_LOOKED_AT = 5000  # lines, to find the latest ones of a member
+LOOKED_AT = 5000  # lines, to find the latest ones of a member
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 
-def audit_lines(
-    engine: Engine,
-    federation: str | None = None,
-    *,
-    member: str | None = None,
-    since: float = 0.0,
-    after: int = 0,
-) -> Iterator[str]:
+def audit_lines(engine: Engine, federation: str | None = None, *, after: int = 0) -> Iterator[str]:
     """Yield the lines of the audit log as JSON, each with a line break at its end.
 
     A slow reader does not hold a transaction open. Lines that are added meanwhile are left out.
@@ -41,16 +34,9 @@ def audit_lines(
     Args:
         engine: The database.
         federation: Only lines about the federation of this name.
-        member: Only lines of which this member is the actor or the subject.
-        since: Only lines from this time on, such as when the member joined: someone else may have
-            had its name before.
         after: Only lines with a larger number.
     """
-    wanted = [audit.c.time >= since]
-    if federation is not None:
-        wanted.append(audit.c.federation == federation)
-    if member is not None:
-        wanted.append(_concerns(audit, member))
+    wanted = [] if federation is None else [audit.c.federation == federation]
     with engine.connect() as connection:
         last = connection.scalar(select(func.max(audit.c.id))) or 0
     while after < last:
@@ -59,8 +45,7 @@ def audit_lines(
         with engine.connect() as connection:
             rows = connection.execute(query).all()
         for row in rows:
-            # JSON does not escape these control characters, and a terminal may obey them.
-            yield _line(row).model_dump_json().translate(_ESCAPES) + "\n"
+            yield as_json(_line(row))
         after = rows[-1].id if len(rows) == _PAGE else last
 
 
@@ -73,7 +58,8 @@ def latest_lines(
         connection: To the database.
         federation: The name of the federation.
         most: At most so many.
-        member_id: Only lines that concern this member.
+        member_id: Only lines that concern this member, among the federation's latest 5,000: those
+            that the others have made cost it no time.
     """
     latest = select(audit).where(audit.c.federation == federation)
     latest = latest.order_by(audit.c.time.desc(), audit.c.id.desc())
@@ -81,10 +67,16 @@ def latest_lines(
         return [_line(row) for row in connection.execute(latest.limit(most))]
     is_it = select(member.c.name, member.c.joined).where(member.c.id == member_id)
     name, joined = connection.execute(is_it).one()
-    recent = latest.where(audit.c.time >= joined).limit(_LOOKED_AT).subquery()
+    recent = latest.where(audit.c.time >= joined).limit(LOOKED_AT).subquery()
     own = select(recent).where(_concerns(recent, name)).limit(most)
     own = own.order_by(recent.c.time.desc(), recent.c.id.desc())
     return [_line(row) for row in connection.execute(own)]
+
+
+def as_json(line: AuditLine) -> str:
+    """Return a line as JSON, with a line break at its end."""
+    # JSON does not escape these control characters, and a terminal may obey them.
+    return line.model_dump_json().translate(_ESCAPES) + "\n"
 
 
 def _concerns(lines: FromClause, name: str) -> ColumnElement[bool]:
