@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo import FTS, TS, Agent, Federation, FederationMismatch, Float
+from fedbo import FTS, TS, Agent, Federation, Float
 from fedbo.agent.settings import Settings
 from fedbo.policy import Policy, Query, Target
 from fedbo.privacy import Plan
@@ -156,24 +156,6 @@ def test_errors_name_agent_and_params(
     with pytest.raises(RuntimeError, match=sentence) as caught:
         simulate([party], 1)
     assert isinstance(caught.value.__cause__, ZeroDivisionError | ValueError)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "sentence"),
-    [
-        ({"parties": [static("a")]}, ValueError, "none of the 1 parties has an objective"),
-        ({"parties": [active("a"), static("a")]}, ValueError, "two agents are called 'a'"),
-        (
-            {"parties": [active("a"), static("b", federation=Federation({"x": Float(0, 2)}))]},
-            FederationMismatch,
-            "'a' and 'b' are of different federations: space.parameters.x.high is 1.0 here and 2.0",
-        ),
-    ],
-)
-def test_wrong_arguments(change: dict[str, Any], error: type[Exception], sentence: str) -> None:
-    given: dict[str, Any] = {"parties": [active("a")], "iterations": 1} | change
-    with pytest.raises(error, match=sentence):
-        simulate(**given)
 
 
 # Private federations

@@ -369,6 +369,3 @@ def test_cells_are_the_same_everywhere() -> None:
     assert [plane.cell(np.array(x)) for x in corners] == [22, 43, 6, 27, 0, 1]
     other = Federation(CELLED["plane"], features=7, seed=3, length_scale=2.0)
     assert np.array_equal(other.cells, plane.cells)
-
-
-# Messages

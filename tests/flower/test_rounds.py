@@ -81,15 +81,6 @@ def test_a_node_that_was_killed_and_came_back_is_waited_for_again(tmp_path, capl
     assert grid.rounds == 3 * [[0, 1, 2]]
 
 
-def test_answers_may_come_in_any_order(tmp_path):
-    grid = fleet(tmp_path)
-    grid.answers[1] = lambda number: 3  # both at once, the later one first
-    mailbox = run(grid, rounds=4, timeout=0.5)
-    assert len(mailbox) == 3
-    sent = {m.sender: m.t_n for m in map(fedbo.Message.decode, mailbox.handed_out())}
-    assert sent["site-1"] == len(trials(grid, 1))
-
-
 def test_nonsense_is_refused_in_a_short_line(tmp_path, caplog):
     from flwr.app import ConfigRecord, Message, RecordDict
     from flwr.clientapp import ClientApp
@@ -136,16 +127,6 @@ def test_a_node_that_fails_does_not_stop_the_others(tmp_path, caplog):
     with pytest.raises(RuntimeError, match=r"no node answered in 3 rounds.*FileNotFoundError") as e:
         run(Loopback(client_app(FEDERATION, broken), 2, tmp_path / "other", lambda _: partition(1)))
     assert "no data" not in str(e.value)
-
-
-def test_a_node_without_a_name_or_with_a_relative_folder_is_told_what_to_do(tmp_path, caplog):
-    config = {"name": "a", "folder": "here"}
-    app = client_app(FEDERATION, objective)
-    grid = Loopback(app, 3, tmp_path, lambda node: {} if node else config)
-    with pytest.raises(RuntimeError, match="no node answered"):
-        run(grid, rounds=1)
-    assert "--node-config" in caplog.text
-    assert "folder in the node config is 'here', expected an absolute path" in caplog.text
 
 
 PLAN = Plan(epsilon=8, delta=1e-3, by="server", least_trials=2, least_members=3)

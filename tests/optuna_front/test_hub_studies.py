@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,25 +189,3 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     town.become("clinic")
     assert "was withdrawn" in study_command("withdraw", storage, town.address)
     assert "clinic/liver" not in town.senders()
-
-
-SCRIPT = """
-import sys
-import optuna
-from fedbo.optuna import FederatedSampler
-
-sampler = FederatedSampler(sys.argv[1], exchange=sys.argv[2], name="liver")
-study = optuna.create_study(sampler=sampler)
-study.optimize(lambda trial: trial.suggest_float("x", 0, 1), 3)
-"""
-
-
-def test_a_revoked_member_is_not_told_to_publish(town: Town, tmp_path: Path) -> None:
-    town.enrol("clinic")
-    town.office.revoke(town.name, "clinic")
-    FEDERATION.save(tmp_path / "federation.toml")
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "federation.toml"), town.address]
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0 and "you were revoked" in ended.stderr, ended.stderr
-    assert "fedbo study publish" not in ended.stderr

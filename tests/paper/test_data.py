@@ -103,16 +103,6 @@ def test_a_landmine_file_that_is_something_else_is_refused(
         landmine.verify(tmp_path / "LandmineData.mat")
 
 
-def test_a_landmine_archive_that_is_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "LandmineData.zip").write_bytes(b"<html>moved</html>")
-    with pytest.raises(FileRefused, match="not a zip file"):
-        landmine.load(tmp_path)
-    with zipfile.ZipFile(tmp_path / "LandmineData.zip", "w") as archive:
-        archive.writestr("README", "")
-    with pytest.raises(FileRefused, match=r"has no LandmineData\.mat"):
-        landmine.load(tmp_path)
-
-
 # ---------------------------------------------------------------- HAR
 
 

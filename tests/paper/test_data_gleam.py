@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from fedbo.files import FileRefused
-from fedbo_paper.data import gleam, places
+from fedbo_paper.data import gleam
 
 SENSORS = {  # as an archive may spell them, in the order of the channels
     "Gyroscope": 3,
@@ -137,14 +137,6 @@ def extract(folder: Path, files: dict[str, bytes]) -> Path:
     return folder / "GLEAM"
 
 
-def of_one(sensor: str, annotation: str, folder: Path) -> places.Arrays:
-    person = folder / "GLEAM" / "1234"
-    person.mkdir(parents=True, exist_ok=True)
-    (person / "s.csv").write_bytes(sensor.encode())
-    (person / "a.csv").write_bytes(annotation.encode())
-    return gleam._read(folder / "GLEAM")
-
-
 # ---------------------------------------------------------------- the layout
 
 
@@ -227,22 +219,6 @@ def test_archives_that_are_something_else_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileRefused, match="is damaged"):
         gleam.load(tmp_path)
     assert not list(tmp_path.glob("*.npz"))  # what was refused is not kept
-
-
-@pytest.mark.parametrize(
-    ("change", "annotation", "complaint"),
-    [
-        (("", ""), "item,amount\n", "person 1234 has no annotation CSV"),
-        (("Sensor", "Kind"), annotation_csv(), "person 1234 has no sensor CSV"),
-        (("Gyroscope,", "Gyroscope,x"), annotation_csv(), "gyroscope in 1234/s.csv .* not numbers"),
-        (("Light", "Dark"), annotation_csv(), "light in 1234/s.csv .* 0 readings"),
-    ],
-)
-def test_people_without_their_readings_are_refused(
-    change: tuple[str, str], annotation: str, complaint: str, tmp_path: Path
-) -> None:
-    with pytest.raises(FileRefused, match=complaint):
-        of_one(sensor_csv(recording(0)).replace(*change), annotation, tmp_path)
 
 
 # ---------------------------------------------------------------- the stand-in

@@ -332,9 +332,6 @@ def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int, kind:
     np.testing.assert_allclose(S, expected, atol=1e-4)
 
 
-# Its maximum
-
-
 # Whose query it is
 
 

@@ -90,9 +90,6 @@ def pool_of(target: Target) -> Pool:
 ALWAYS = TipsThenPool(schedule=1e-12)  # the pool, in all queries
 
 
-# Settings
-
-
 # Whether it is the pool's query
 
 

@@ -373,9 +373,6 @@ def test_wrong_values_are_named(change: Mapping[str, Any], words: str) -> None:
         mixed().encode({**GOOD, **change})
 
 
-# As objects
-
-
 # Canonical order
 
 
