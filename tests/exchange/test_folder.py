@@ -431,7 +431,31 @@ def test_planted_folders_cost_next_to_nothing(folder: Path) -> None:
     assert time.monotonic() - start < 1
 
 
+def test_all_folders_together_list_a_bounded_number_of_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedbo.exchange.folder.MOST_FILES", 5)
+    for i in range(4):
+        planted = folder / f"{i:08x}-00000000-00000000-00000000"
+        planted.mkdir()
+        for j in range(3):
+            (planted / f"{j}.fedbo").write_bytes(b"x")
+    assert len(FolderExchange(folder).holdings()) == 5
+
+
 # Signed messages
+
+
+def test_folders_in_place_of_files_silence_nobody(tmp_path: Path) -> None:
+    exchange, keys = FolderExchange(tmp_path), new_keys()
+    exchange.publish(keys.sign(message()))
+    withdrawal = file_name("site-a", keys.public, "withdrawal")
+    (home(tmp_path) / withdrawal / "x").mkdir(parents=True)
+    assert exchange.withdraw(OURS, "site-a", keys) is True
+    assert [path.name for path in home(tmp_path).iterdir() if path.is_file()] == [withdrawal]
+    (home(tmp_path) / file_name("site-a", keys.public) / "x").mkdir(parents=True)
+    assert exchange.publish(keys.sign(message(sequence=2))) is True
+    assert unwarned(exchange) == [keys.sign(message(sequence=2))]
 
 
 def test_a_withdrawn_message_that_is_put_back_is_not_handed_out(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -132,20 +132,22 @@ class FolderExchange(OpenExchange):
         ):
             message = _load(home, name, federation.most_bytes)
             if is_withdrawable(message, federation, sender, keys, mine):
-                if keys is not None and standing([message], _withdrawals(home, message)):
-                    withdrawal = withdrawal_of(message, keys)
-                    home.write(name_of(withdrawal), seal(withdrawal))
-                home.unlink(name)
+                try:
+                    if keys is not None and standing([message], _withdrawals(home, message)):
+                        withdrawal = withdrawal_of(message, keys)
+                        home.write(name_of(withdrawal), seal(withdrawal))
+                finally:
+                    home.unlink(name)
                 return True
         return False
 
     def holdings(self) -> list[Holding]:
         """Return everything in the folder, of any federation, sorted by place.
 
-        Nothing is checked. What is too large is not read.
+        Nothing is checked. What is too large is not read, nor are more than 20,000 files.
         """
         held: list[Holding] = []
-        left = MOST_LISTED
+        left, looks = MOST_LISTED, iter(range(2 * MOST_FILES))
         with (
             self._lock,
             failing(f"the folder {self.address} cannot be read"),
@@ -154,7 +156,7 @@ class FolderExchange(OpenExchange):
         ):
             for fingerprint in _federations(root):
                 with root.subfolder(fingerprint) as home:
-                    for name in sorted(_names(home, MOST_FILES)):
+                    for name in sorted(_names(home, MOST_FILES - len(held), looks)):
                         content = _load(home, name, min(left, LISTED))
                         if content is not None and not isinstance(content, Withdrawal):
                             when = home.status(name).st_mtime
@@ -192,7 +194,8 @@ class FolderExchange(OpenExchange):
                 with root.subfolder(str(own)) as home:
                     # Who was heard before comes first, so that nobody is displaced by others. Some
                     # file systems do not list a file that is being replaced at this moment.
-                    names = dict.fromkeys([*self._heard.get(own, ()), *_names(home, limit + 1)])
+                    seen = _names(home, limit + 1, range(2 * limit + 2))
+                    names = dict.fromkeys([*self._heard.get(own, ()), *seen])
                     for name in islice(names, limit):
                         if (content := _load(home, name, most)) is not None:
                             contents[name] = content
@@ -264,9 +267,9 @@ def _withdrawals(home: OpenFolder, message: Heard) -> list[Content | None]:
     return [_load(home, file_name(message.sender, message.key, "withdrawal"), RELEASE_BYTES)]
 
 
-def _names(home: OpenFolder, most: int) -> list[str]:
-    """Return the names of at most so many files of messages."""
-    names = (entry.name for entry in islice(home.entries(), 2 * most))
+def _names(home: OpenFolder, most: int, looks: Iterable[int]) -> list[str]:
+    """Return the names of at most so many files of messages; ``looks`` has one for each entry."""
+    names = (entry.name for _, entry in zip(looks, home.entries(), strict=False))
     right = (name for name in names if name.endswith(SUFFIX) and not name.startswith("."))
     return [*islice(right, most)]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -87,7 +88,14 @@ class OpenFolder:
         return files.read(self._at(name), most, links=False, dir_fd=self.fd)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file that everybody who may read the folder may read, whatever the umask is."""
+        """Write a file that everybody who may read the folder may read, whatever the umask is.
+
+        A folder of that name, which somebody has put there, gets another one.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(self.status(name).st_mode):
+                away = self._at(f".{name}.{secrets.token_hex(4)}")
+                os.rename(self._at(name), away, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         files.write(self._at(name), data, 0o600 | self._mode() & 0o044, dir_fd=self.fd)
 
     def unlink(self, name: str) -> None:
