@@ -26,6 +26,7 @@ WHOLE = Plan(
         ({"epsilon": math.nan}, "epsilon is nan"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"releases": 10_001}, "releases is 10001, expected 1"),
+        ({"releases": 16**300}, "expected 1 to 10,000"),
         ({"least_trials": 0}, "least_trials is 0, expected 1"),
         ({"days": math.nan}, "days is nan, expected 0"),
         ({"by": "x" * 54}, "expected 1 to 53 bytes"),
@@ -60,6 +61,8 @@ def test_it_comes_back_from_the_file(plan: Plan, tmp_path: Path) -> None:
         ("epsilon = 2.0", r"\[privacy\]: Object missing required field `delta`"),
         ("epsilon = 2.0\ndelta = 1e-3\nsigma = 1", r"\[privacy\]: .*unknown field `sigma`"),
         ("epsilon = true\ndelta = 1e-3", r"\[privacy\]: Expected `float`, got `bool`"),
+        (f"epsilon = 0x{'f' * 300}\ndelta = 1e-3", r"\[privacy\]: "),
+        (f"epsilon = 2.0\ndelta = 1e-3\ndays = 0x{'f' * 300}", r"\[privacy\]: "),
     ],
 )
 def test_a_wrong_table_is_refused(lines: str, text: str) -> None:

@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 f"epsilon is {self.epsilon} and delta is {self.delta}, expected epsilon from "
                 f"{low:g} to {high:g}, and delta from {_LEAST_DELTA:g} to below 1"
             )
-        if self.least_members == -1 and self.releases > 0:
+        if self.least_members == -1 and 0 < self.releases <= _MOST_RELEASES:
             members = max(2, math.ceil(ENOUGH * self.releases / self.epsilon))
             force_setattr(self, "least_members", min(members, _MOST_MEMBERS))
         for name, least, most in (
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return table
         try:
             return msgspec.convert(table, cls, strict=True)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, OverflowError) as error:
             raise ValueError(f"[privacy]: {error}") from None
 
     @property
