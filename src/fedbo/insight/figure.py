@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -28,6 +29,7 @@ _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing
 _LONGEST_NAME = 24
 
 
+@rc_context({"text.parse_math": False})  # a name may have a $ in it
 def draw(explanation: Explanation, path: str | os.PathLike[str]) -> Figure:
     """Draw an explanation and write the figure to a file; its ending determines the format."""
     figure = Figure(figsize=(10, 4.4), layout="constrained")
