@@ -27,6 +27,7 @@ cells = {
     "float": st.floats(),
     "bool": st.booleans(),
     "text": text.map(lambda t: f"a{t}"),
+    "formula": st.tuples(st.sampled_from(["=", "'", "'-x", "''@", "+a", "\t"]), text).map("".join),
 }
 
 
@@ -80,6 +81,12 @@ def test_a_file_brings_every_type_back(kind: str, tmp_path: Path) -> None:
         assert [*map(type, again[name].tolist())] == [*map(type, table[name].tolist())]
 
     check()
+
+
+def test_no_text_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    Table({"=peer": ["=1+1", "'@x", "-y"], "gained": [-1.5, 2, 3]}).to_csv(tmp_path / "table.csv")
+    lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert lines == ['"\'=peer","gained"', '"\'=1+1",-1.5', "\"''@x\",2.0", '"\'-y",3.0']
 
 
 def test_a_file_from_elsewhere(tmp_path: Path) -> None:

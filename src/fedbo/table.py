@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ Column = NDArray[Any]
 Cell = str | int | float | bool
 
 _SHOWN = 8  # rows in a repr
+_FORMULA = re.compile(r"'*[=+@\t\r-]")  # how text starts that a spreadsheet may compute
 _NUMBERS = (int, float, np.number)
 
 
@@ -113,8 +115,9 @@ class Table(Mapping[str, Column]):
     def csv(self) -> str:
         text = io.StringIO()
         writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-        writer.writerow(self)
-        writer.writerows(zip(*(column.tolist() for column in self.values()), strict=True))
+        writer.writerow(map(_guarded, self))
+        rows = zip(*(column.tolist() for column in self.values()), strict=True)
+        writer.writerows(map(_guarded, row) for row in rows)
         return text.getvalue()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -133,7 +136,8 @@ class Table(Mapping[str, Column]):
         try:
             with Path(path).open(encoding="utf-8", newline="") as file:
                 header, *rows = csv.reader(file, strict=True)
-            return cls({name: _read([row[i] for row in rows]) for i, name in enumerate(header)})
+            columns = [_read([row[i] for row in rows]) for i in range(len(header))]
+            return cls(dict(zip(map(_unguarded, header), columns, strict=True)))
         except (ValueError, IndexError, csv.Error) as error:
             raise ValueError(f"{os.fspath(path)} is not a table: {error}") from None
 
@@ -180,4 +184,13 @@ def _read(cells: list[str]) -> ArrayLike:
             return [kind(cell) for cell in cells]
         except ValueError:
             pass
-    return cells
+    return [*map(_unguarded, cells)]
+
+
+def _guarded(cell: Any) -> Any:
+    """Write ' before text that a spreadsheet would take for a formula; `_unguarded` removes it."""
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+
+
+def _unguarded(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
