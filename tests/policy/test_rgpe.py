@@ -159,3 +159,9 @@ def test_without_peers_it_is_expected_improvement() -> None:
     X = np.random.default_rng(0).random((10, 2))
     expected = ExpectedImprovement(at.belief.marginal(), best)(X)
     np.testing.assert_array_equal(f(X), expected)
+
+
+@pytest.mark.parametrize("samples", [0, 1001])
+def test_samples_have_a_limit(samples: int) -> None:
+    with pytest.raises(ValueError, match="expected 1 to 1,000"):
+        RGPE(samples=samples)

@@ -37,7 +37,6 @@ _TITLE = "fedbo agent 1"
 _LONGEST = 300  # characters of an error, which may repeat what is in a file
 _MOST_INITIAL = 10_000  # initial points
 _MOST_STARTS = 1_000  # of a fit
-_MOST_SAMPLES = 100_000  # of a policy
 _LEAST = 1e-100  # of a hyper-parameter
 #: How code fails that is given content which nobody would save.
 _FAILURES = (
@@ -139,8 +138,6 @@ def _check(saved: Saved, federation: Federation) -> None:
         len(saved.constraint_models) <= max(widths, default=0),
         "there are more models of constraints than constraints",
     )
-    samples = getattr(saved.policy, "samples", 0)
-    _require(samples <= _MOST_SAMPLES, f"the policy has {samples:,} samples")
     if saved.settings is not None:
         points, starts = saved.settings.n_initial, saved.settings.surrogate.fit.starts
         _require(points <= _MOST_INITIAL, f"n_initial is more than {_MOST_INITIAL:,}")

@@ -36,6 +36,7 @@ from fedbo.policy.improvement import ExpectedImprovement, Improvement, improveme
 from fedbo.policy.peers import Counts, Ranking
 from fedbo.policy.target import Origin, Query, Target
 
+_MOST_SAMPLES = 1_000
 _DRAWS = 2048  # peers' draws ranked at a time: (n, 2048) stays in the cache
 
 
@@ -45,7 +46,7 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
     Without peers it maximises the expected improvement of the agent's own GP.
 
     Args:
-        samples: Number of draws of each model that decide its share (default 100).
+        samples: Number of draws of each model that decide its share, 1 to 1,000 (default 100).
         dilution: Drop a peer if its median loss exceeds this percentile (default 95) of the
             target's losses, so that many poor peers win no draws by chance. None drops no peer.
 
@@ -59,8 +60,8 @@ class RGPE(Policy, frozen=True, tag="rgpe"):
     kinds: ClassVar[tuple[Kind, ...]] = ("belief",)
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples is {self.samples!r}, expected 1 or more")
+        if not 1 <= self.samples <= _MOST_SAMPLES:
+            raise ValueError(f"samples is {self.samples!r}, expected 1 to {_MOST_SAMPLES:,}")
         if self.dilution is not None and not 0.0 <= self.dilution <= 100.0:
             raise ValueError(
                 f"dilution is {self.dilution!r}, expected a percentile from 0 to 100, or None"
