@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import math
 import os
 import random
 import sys
@@ -398,6 +399,16 @@ def test_invented_withdrawals_do_not_bring_a_withdrawn_message_back(
         say(hand_out(*(content.encode() for content in contents), is_all=False))
         heard = exchange.fetch(federation)
     assert heard == []
+
+
+@pytest.mark.parametrize("when", [-math.inf, math.nan, math.inf, -1.0, 1e300])
+def test_an_impossible_time_is_refused(
+    lying_hub: tuple[HubExchange, Callable[[Answer], None]], when: float
+) -> None:
+    exchange, say = lying_hub
+    say(Answer(200, msgspec.msgpack.encode([[when, message().encode()]])))
+    with pytest.raises(StrangeAnswer, match="expected 0 to"):
+        exchange.holdings()
 
 
 def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one() -> None:

@@ -21,6 +21,7 @@ ANSWER_BYTES = 2**27
 MOST_TRIALS = 2**31 - 1
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
+_LATEST = 2e11  # in the year 8307: datetime knows it
 _Cursor = Annotated[str, msgspec.Meta(max_length=100)]
 _Handed = msgspec.Meta(max_length=MOST_HANDED)
 _Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
@@ -85,6 +86,10 @@ class Listed(_Wire, frozen=True):
 
     when: float
     content: bytes
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.when <= _LATEST:
+            raise ValueError(f"when is {self.when!r}, expected 0 to {_LATEST:g}")
 
 
 #: The answer to a list of messages.
