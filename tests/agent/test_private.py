@@ -45,6 +45,17 @@ def taught(agreed: Federation = OURS, n: int = 6, seed: int = 0, **given: object
 # What it sends
 
 
+def test_nobody_learns_how_many_trials_were_feasible() -> None:
+    for bad in range(4):
+        agent = Agent(OURS, name="site-a", seed=0)
+        for i in range(3):
+            agent.tell({"x": 0.1, "y": 0.3 * i}, i, [1.0 if i < bad else -1.0])
+        [sent] = Agent.messages([agent])
+        assert (sent.t_n, sent.sequence) == (3, 3)
+        OURS.check(sent)
+    assert not sent.y.any()
+
+
 def test_its_message_is_a_contribution() -> None:
     agent = taught()
     sent = agent.message()
@@ -144,22 +155,15 @@ def test_its_vote_stays_when_later_scores_make_the_first_ones_look_alike() -> No
     assert agent.message().cell == cell
 
 
-def test_with_too_few_scores_it_says_nothing_about_them() -> None:
-    """The vote of fewer trials than the plan asks for is the same whatever the trials are."""
+def test_it_votes_when_it_has_as_many_scores_as_the_plan_asks_for() -> None:
     agreed = local(3)
-    for seed in range(10):
-        one, other = (
-            Agent(agreed, name="site-a", seed=seed, settings=Settings(local_epsilon=50.0))
-            for _ in range(2)
-        )
-        for i in range(2):
-            one.tell({"x": 0.1, "y": 0.1}, float(i))
-            other.tell({"x": 0.9, "y": 0.9}, float(i))
-            assert one.message().cell == other.message().cell
-        one.tell({"x": 0.1, "y": 0.1}, 5.0)
-        other.tell({"x": 0.9, "y": 0.9}, 5.0)
-        assert one.message().cell == agreed.cell(np.array([0.1, 0.1]))
-        assert other.message().cell == agreed.cell(np.array([0.9, 0.9]))
+    agent = Agent(agreed, name="site-a", seed=0, settings=Settings(local_epsilon=50.0))
+    for i in range(3):
+        with pytest.raises(ValueError, match=r"nothing to hand out yet: .* least_trials, 3, first"):
+            agent.message()
+        assert Agent.messages([agent]) == []
+        agent.tell({"x": 0.1, "y": 0.1}, float(i))
+    assert agent.message().cell == agreed.cell(np.array([0.1, 0.1]))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from cli.terminal import run, said
 
 from fedbo import RGPE, Agent, Federation, Float, Message, Policy
 from fedbo.exchange import ExchangeError, HubExchange, Ledger, MemoryExchange, Progress
+from fedbo.exchange.errors import NotSent
 from fedbo.message import Heard, Kind
 
 
@@ -117,7 +118,7 @@ class Hub(HubExchange):
 
     def publish(self, message: Heard, progress: Progress | None = None) -> bool:
         if self.is_down:
-            raise ExchangeError("the hub does not answer; try again later")
+            raise NotSent("the hub cannot be reached; try again later")
         return True
 
 

@@ -20,7 +20,7 @@ from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
 from contracts.parties import PLANE
 
 from fedbo import Federation, Message
-from fedbo.exchange import ExchangeError, ExchangeWarning
+from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.choice import withdrawal_of
 from fedbo.exchange.hub import client as client_module
 from fedbo.exchange.hub.client import Client, HubRefused, StrangeAnswer
@@ -463,6 +463,11 @@ def test_a_lost_answer_is_explained(
     say(lost)
     with pytest.raises(ExchangeError, match="its answer was lost"):
         exchange.member().rotate()
+    with pytest.raises(ExchangeError):
+        Ledger().publish(exchange, message())
+    say(Answer(200, b'{"out": false}'))
+    Ledger().publish(exchange, message(sequence=7))
+    assert [entry.action for entry in Ledger().read()] == ["sent", "sent"]  # the hub has read them
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
     opened = Answer(200, json.dumps({"federation": "liver", "file": OURS.to_toml()}).encode())
     with Liar(lambda asked: opened if asked.path.endswith("open") else lost) as hub:

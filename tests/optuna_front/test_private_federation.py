@@ -114,6 +114,48 @@ def test_a_study_votes_with_one_epsilon_only(tmp_path: Path) -> None:
         study.optimize(objective, n_trials=1)
 
 
+def test_a_worker_without_the_option_votes_as_the_others_do(tmp_path: Path) -> None:
+    """It has built its agent before another worker voted, and has another ledger."""
+    workers = []
+    for name, epsilon in (("late", None), ("early", 2.0)):
+        sampler = FederatedSampler(
+            OURS,
+            tmp_path / "exchange",
+            name="site-a",
+            settings=Settings(local_epsilon=epsilon),
+            ledger=Ledger(tmp_path / name),
+            every=2,
+        )
+        study = optuna.create_study(
+            study_name="s",
+            storage=f"sqlite:///{tmp_path}/study.db",
+            load_if_exists=True,
+            sampler=sampler,
+        )
+        workers.append((sampler, study))
+        go_on(sampler, study)
+    go_on(*workers[0])
+    go_on(*workers[0])
+    sent = [e.message() for name in ("late", "early") for e in Ledger(tmp_path / name).read()]
+    assert [(one.t_n, one.local_epsilon) for one in sent] == [(4, 2.0), (2, 2.0)]
+    assert sent[0].cell == sent[1].cell
+
+
+@pytest.mark.parametrize("epsilon", [None, 4.0])
+def test_a_study_that_is_run_again_is_told_that_it_is_not_heard(
+    tmp_path: Path, epsilon: float | None
+) -> None:
+    """A second vote of a script would cost as much again, even if it happened to be the same."""
+    given = {"settings": Settings(local_epsilon=epsilon), "seed": None}
+    run(tmp_path / "exchange", trials=2, **given)
+    before = actions(Ledger(), "contribution")
+    text = "an earlier one was randomised with" if epsilon else "does not take contribution"
+    with pytest.warns(ExchangeWarning, match=text):
+        run(tmp_path / "exchange", trials=1, **given)
+    if epsilon is not None:
+        assert actions(Ledger(), "contribution") == before
+
+
 def test_whoever_makes_releases_may_run_a_study_too(tmp_path: Path) -> None:
     """A release under the name of the study is no message of a namesake."""
     exchange = FolderExchange(tmp_path / "exchange")

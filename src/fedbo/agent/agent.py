@@ -6,6 +6,7 @@ docs/architecture.md describes the paths of a query and of a message.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -223,14 +224,15 @@ class Agent:
         with one_thread():
             message = self._outbox.write()
         if self.ledger is not None:
-            self.ledger.record(message)
+            voter = hashlib.sha256(f"agent {self._entropy}".encode()).hexdigest()[:16]
+            self.ledger.record(message, voter)
         self.account.count_sent(message)
         return message
 
     @staticmethod
     def messages(agents: Sequence[Agent]) -> list[Message]:
-        """Return the message of each agent that has a score."""
-        return [agent.message() for agent in agents if agent._outbox.informing()]
+        """Return the message of each agent that has something to hand out."""
+        return [agent.message() for agent in agents if agent._outbox.is_ready]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
         """Check messages of peers, and take them if all are valid.

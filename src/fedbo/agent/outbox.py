@@ -43,8 +43,11 @@ _PROFILED = 32  # trials whose own parameters are tried beside those of others
 class Recorder(Protocol):
     """A log of what an agent hands out, such as `fedbo.exchange.Ledger`."""
 
-    def record(self, message: Message) -> None:
-        """Record a message that is about to be handed out; raise an error if that fails."""
+    def record(self, message: Message, study: str) -> None:
+        """Record a message that is about to be handed out; raise an error if that fails.
+
+        Agents that are built from the same seed or file have the same id ``study``.
+        """
 
     def receive(self, published: Release) -> None:
         """Record a private release that was received, and what it cost."""
@@ -100,16 +103,25 @@ class Outbox:
         return np.asarray(np.maximum(model.predict(X)[0], highest))
 
     def informing(self) -> list[int]:
-        trials = self.history.trials
-        return [
-            number
-            for number in self.history.order
-            if self.settings.informs(trials[number]) and trials[number].is_feasible
-        ]
+        return self._feasible(self._told())
 
-    def _best_point(self, y: Array) -> Array:
-        best: Array = self._shared([self.informing()[int(np.argmax(y))]])[0]
-        return best
+    def _told(self) -> list[int]:
+        trials = self.history.trials
+        return [n for n in self.history.order if self.settings.informs(trials[n])]
+
+    def _feasible(self, numbers: list[int]) -> list[int]:
+        return [number for number in numbers if self.history.trials[number].is_feasible]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to hand out.
+
+        A contribution is, whether its trials are feasible or not. A randomised vote is made once.
+        """
+        if (plan := self.federation.privacy) is None:
+            return bool(self.informing())
+        least = 1 if self.settings.local_epsilon is None else plan.least_trials
+        return len(self._told()) >= least
 
     def _tip(self, y: Array) -> bytes:
         """Return where the agent's own model is largest among its trials, rounded; none if flat."""
@@ -121,20 +133,22 @@ class Outbox:
 
     def _contribution(self, belief: Posterior, y: Array, header: dict[str, Any]) -> Message:
         """Return the contribution to a private release."""
-        federation, epsilon = self.federation, self.settings.local_epsilon
-        if epsilon is None:
-            cell = federation.cell(self._best_point(y))
-            return Message.of_contribution(shape(federation, belief.nu), cell, **header)
-        # The vote never changes: it depends on the first trials only, and on a secret. Another cell
-        # (a study may find an older trial after all) or another ε gets other numbers: with the
-        # same ones, a vote that changes would tell the truth.
-        first = federation.require_plan().least_trials
+        federation, epsilon, numbers = self.federation, self.settings.local_epsilon, self._told()
+        if epsilon is not None:
+            # The vote never changes: it depends on the first trials only, and on a secret. Not on
+            # y: later scores may compress the first to one value.
+            numbers = self._feasible(numbers[: federation.require_plan().least_trials])
+            y = self.history.y(numbers)
         own = None
-        if len(y) >= first:  # not y itself: later scores may compress the first to one value
-            own = federation.cell(self._best_point(self.history.y(self.informing()[:first])))
-        purpose = "no vote" if own is None else f"vote {own}"
-        purpose = f"{purpose} {epsilon!r} {federation.fingerprint}"
+        if numbers := self._feasible(numbers):
+            own = federation.cell(self._shared([numbers[int(np.argmax(y))]])[0])
+        # Another cell (a study may find an older trial after all) or another ε gets other numbers:
+        # with the same ones, a vote that changes would tell the truth.
+        purpose = f"vote {own} {epsilon!r} {federation.fingerprint}"
         source = Derived(repr(self.entropy).encode(), purpose)
+        if epsilon is None:  # without a feasible trial, it votes for any cell
+            cell = source.randbelow(len(federation.cells)) if own is None else own
+            return Message.of_contribution(shape(federation, belief.nu), cell, **header)
         cell = local_vote(own, len(federation.cells), epsilon, source=source)
         nothing = np.zeros(federation.shape_coordinates)
         return Message.of_contribution(nothing, cell, epsilon, **header)
@@ -142,23 +156,28 @@ class Outbox:
     def write(self) -> Message:
         """Return the message, made anew if a score was told since the last one."""
         if self.message is None:
-            regression, y = self.evidence()
-            if not len(y):
+            if not self.is_ready:
+                plan, first = self.federation.privacy, "the score of a feasible trial"
+                if plan is not None:
+                    first = f"as many scores as the plan's least_trials, {plan.least_trials},"
                 raise ValueError(
-                    f"agent {self.name!r} has nothing to hand out yet: tell it the score of a "
-                    "feasible trial first"
+                    f"agent {self.name!r} has nothing to hand out yet: tell it {first} first"
                 )
+            regression, y = self.evidence()
             self.message = self._compose(regression.posterior(y), y)
         return self.message
 
     def _compose(self, belief: Posterior, y: Array) -> Message:
         # What breaks a constraint does not count: it must not be told from what was never tried.
-        federation, sequence = self.federation, self.history.count_feasible()
+        # With a plan, how many trials a member has is public, and it counts as any other.
+        federation, sequence, t_n = self.federation, len(self.history.order), len(self._told())
+        if federation.privacy is None:
+            sequence, t_n = self.history.count_feasible(), len(self._regression)
         header = {
             "fingerprint": federation.fingerprint,
             "sender": self.name,
             "sequence": sequence,
-            "t_n": len(self._regression),
+            "t_n": t_n,
         }
         # Two messages of the same scores must not share noise: each kind has its own.
         stream = Stream.COMPACT if federation.is_compact else Stream.MESSAGE

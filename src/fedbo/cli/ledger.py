@@ -143,7 +143,7 @@ def _list(entries: Iterable[Entry]) -> None:
 def _say_costs(entries: Iterable[Entry]) -> None:
     """Say what private releases cost, for each federation, and what randomised votes cost."""
     releases: dict[str, dict[str, Release]] = {}
-    votes: dict[str, set[tuple[str, float]]] = {}
+    votes: dict[str, dict[tuple[str, float, int | None], set[str]]] = {}  # by whom
     for entry in entries:
         content: Heard | None = None
         with contextlib.suppress(ValueError):  # what is damaged is in the list
@@ -151,19 +151,21 @@ def _say_costs(entries: Iterable[Entry]) -> None:
         if isinstance(content, Release):
             releases.setdefault(entry.federation, {})[entry.content] = content
         elif content is not None and content.local_epsilon is not None:
-            votes.setdefault(entry.federation, set()).add((entry.agent, content.local_epsilon))
+            vote = entry.agent, content.local_epsilon, content.cell
+            votes.setdefault(entry.federation, {}).setdefault(vote, set()).add(entry.study)
     for federation, by_content in releases.items():
         known = sorted(by_content.values(), key=lambda release: release.sequence)
         screen.say(f"\nPrivate releases of the federation {federation}", "bold")
         screen.say(statement(known))
         if fault := broken_promise(known):
             screen.say(f"The promise is broken: {fault}.", "red")
-    for federation, costs in votes.items():
-        cost = sum(epsilon for _, epsilon in costs)
+    for federation, voters in votes.items():
+        costs = [e for (_, e, _), by in voters.items() for _ in range(len(by - {""}) or 1)]
+        cost = sum(costs)
         screen.say(f"\nRandomised votes in the federation {federation}", "bold")
         screen.say(
             f"What this site votes for was randomised before it left, with ε = {cost:g} for "
-            f"{screen.count(len(costs), 'vote')}, and is the same in every message of an agent. "
+            f"{screen.count(len(costs), 'vote')}, each of which may be in many messages. "
             "Whoever receives it cannot tell any two sites apart by more than a factor of "
             f"{factor(cost)}. This needs trust in nobody."
         )

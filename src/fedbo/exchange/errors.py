@@ -25,6 +25,10 @@ class ExchangeError(OSError):
     """A place cannot be reached; the text says what failed, why, and what to do."""
 
 
+class NotSent(ExchangeError):
+    """Nothing was sent, so that the place cannot have read anything."""
+
+
 class ExchangeWarning(UserWarning):
     """Something in an exchange was skipped; the text says what and why."""
 

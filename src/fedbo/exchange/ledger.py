@@ -30,8 +30,8 @@ from msgspec.structs import replace
 from fedbo import files
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
-from fedbo.exchange.choice import LARGEST
-from fedbo.exchange.errors import ExchangeError, ExchangeWarning, failing
+from fedbo.exchange.choice import LARGEST, OpenExchange
+from fedbo.exchange.errors import ExchangeError, ExchangeWarning, NotSent, failing
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of the ledger: what happened to a message."""
 
     when: str  # in UTC, in the format of ISO 8601
-    #: "undelivered": the exchange did not take it; "received": a private release.
+    #: "undelivered": it was not sent, or a folder did not take it; "received": a private release.
     action: Literal["sent", "undelivered", "withdrawn", "handed out", "received"]
     to: str  # the address of the exchange; empty if an agent handed it out to its program
     agent: str  # the sender
@@ -88,12 +88,14 @@ class _Index:
         self.left: dict[bytes, dict[str, Progress | None]] = {}
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it
         self.releases: dict[str, dict[str, None]] = {}  # contents, by federation
-        self.epsilons: dict[tuple[str, str], float] = {}  # of local privacy, by agent, federation
+        #: Randomised votes, by agent and federation: who made it, ε and the cell.
+        self.votes: dict[tuple[str, str], dict[tuple[str, float, int | None], None]] = {}
         self.damaged: set[int] = set()  # where lines begin that may have been releases
 
     def add(self, line: bytes, position: int) -> None:
         """Take note of a line; of the same line again, too."""
         entry = _parsed(line)
+        self.damaged.discard(position)
         if not isinstance(entry, Entry):
             self.damaged |= set() if entry is None else {position}
         elif entry.action == "undelivered":
@@ -111,7 +113,8 @@ class _Index:
                 with contextlib.suppress(ValueError):  # one that is damaged was not randomised
                     message, source = entry.message(), (entry.agent, entry.federation)
                     if isinstance(message, Message) and message.local_epsilon is not None:
-                        self.epsilons.setdefault(source, message.local_epsilon)
+                        vote = entry.study, message.local_epsilon, message.cell
+                        self.votes.setdefault(source, {})[vote] = None
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
@@ -178,7 +181,7 @@ class Ledger:
         A retry is not recorded twice. It raises an `ExchangeError` if the message could not be
         recorded (then it is not sent) or
         published; also if it is a contribution to releases that have broken their plan, or one
-        without local privacy after others that had it.
+        after a randomised vote that is not the same vote.
 
         Args:
             exchange: Where to publish.
@@ -191,27 +194,32 @@ class Ledger:
         entry = _entry("sent", message, exchange.address, study, progress)
         what = f"message {entry.sequence} of {entry.agent!r} was not sent because it"
         is_new = self._record(entry, what)
-        is_out = False
+        # What a folder does not hand out, nobody has. Anything else may keep all that it is sent.
+        is_out, has_left = False, not isinstance(exchange, OpenExchange)
         try:
             if isinstance(exchange, HubExchange):
                 is_out = exchange.publish(message, progress)
             else:
                 is_out = exchange.publish(message)
+        except NotSent:
+            has_left = False
+            raise
         finally:
-            if is_new and not is_out:
+            if is_new and not (is_out or has_left):
                 # If this fails too, the ledger lists a message that did not leave, which is safe.
                 with contextlib.suppress(OSError):
                     self._record(replace(entry, when=_now(), action="undelivered"), what)
         return is_out
 
-    def record(self, message: Heard) -> None:
+    def record(self, message: Heard, study: str = "") -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
 
         One that was sent or handed out before is not recorded again. After an `ExchangeError`, as
-        `publish` raises it, the message must not be handed out.
+        `publish` raises it, the message must not be handed out. ``study`` is the id of whoever
+        hands it out: no other may do so once it has made a randomised vote.
         """
         what = f"message {message.sequence} of {message.sender!r} was not handed out because it"
-        self._record(_entry("handed out", message), what)
+        self._record(_entry("handed out", message, study=study), what)
 
     def receive(self, release: Release) -> None:
         """Record a release that was received and checked, once."""
@@ -242,7 +250,9 @@ class Ledger:
             if self._index.damaged:
                 raise ExchangeError(
                     f"{refusal} has damaged lines ({len(self._index.damaged)}), which may have "
-                    "been releases: restore it from a copy"
+                    "been releases: restore it from a copy. If a line was cut short while it was "
+                    "written (the process was killed, or the disk was full), and nobody has that "
+                    "release (ask members for fedbo ledger), delete the line"
                 )
             made = self._index.made(federation.fingerprint)
             release = make([*made])
@@ -352,12 +362,17 @@ class Ledger:
                 f"{refusal}: {fault}. Ask whoever makes the releases what happened, and agree on a "
                 "new federation"
             )
-        earlier = self._index.epsilons.get((entry.agent, entry.federation))
-        if earlier is not None and message.local_epsilon != earlier:
+        earlier = self._index.votes.get((entry.agent, entry.federation), {})
+        # Nor may a second voter that happens to vote for the same: its silence would tell the rest.
+        ours = message.local_epsilon, message.cell
+        voters = {by for by, *vote in earlier if (*vote,) == ours}
+        if earlier and not (voters and (not entry.study or voters & {entry.study, ""})):
             raise ExchangeError(
-                f"{refusal}: an earlier one was randomised with ε = {earlier:g}, and another ε, or "
-                "none, would tell more. Give the same ε of local privacy (--local-epsilon, or "
-                "Settings(local_epsilon=...)), or take part under another name"
+                f"{refusal}: an earlier one was randomised with ε = {next(iter(earlier))[1]:g}, "
+                "and another vote, another ε or none would tell more. Go on with the stored study "
+                "or the saved agent that has voted, with the same ε of local privacy "
+                "(--local-epsilon, or Settings(local_epsilon=...)), or take part under another "
+                "name, which costs as much again"
             )
 
     @contextlib.contextmanager
@@ -458,7 +473,8 @@ def _lines(file: io.BufferedReader) -> Iterator[bytes]:
 def _parsed(line: bytes) -> Entry | str | None:
     """Return the entry in a line, or what is wrong with it; None if there is nothing."""
     is_start = line.startswith(b'{"when":') and not line.rstrip().endswith(b"}")
-    if not line.strip() or (is_start and b"\0" not in line):
+    is_release = b'"kind":"release"' in line  # its end may have been lost after it was made
+    if not line.strip() or (is_start and b"\0" not in line and not is_release):
         return None  # it was never complete, and nothing left
     try:
         return msgspec.json.decode(line, type=Entry)

@@ -120,11 +120,9 @@ class Site:
                     f"all {trials} trials of {self.name!r} failed ({', '.join(sorted({*errors}))});"
                     " the log of the node says more"
                 )
-            if not any(trial.score is not None for trial in agent.trials):
-                return b""
-            message = agent.message()
+            messages = Agent.messages([agent])
             agent.save(self.path)
-            return message.encode()
+            return messages[0].encode() if messages else b""
 
     def _run(self, agent: Agent, score: Score) -> str:
         """Run one trial; return the kind of error if there was one."""

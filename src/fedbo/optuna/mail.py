@@ -22,6 +22,7 @@ from typing import NamedTuple
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
+from fedbo.agent import Agent
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.wire import Progress
@@ -253,15 +254,15 @@ class Mail:
                 if silence := rival(self.courier.ledger, record, standing, other, len(scored)):
                     _warn_of_silence(silence)
                     return Letters()
-            if not scored:
-                return Letters()
-            message, best = mirror.agent.message(), mirror.agent.best
+            messages, best = Agent.messages([mirror.agent]), mirror.agent.best
+        if not messages:
+            return Letters()
         progress = None
         if self._progress and best is not None:
             progress = Progress(len(scored), best.score, self._saved(len(scored)))
             if progress.saved is not None:
                 self._agent.study.set_user_attr(SAVED, progress.saved)
-        letter = Letter(message, record.study, progress)
+        letter = Letter(messages[0], record.study, progress)
         counts = due(scored, self._every, self._federation.space.direction)
         is_due = any(scored[n - 1].number in ended for n in counts)
         # Contributions to private releases have a rhythm that does not depend on anything else.
@@ -406,7 +407,16 @@ class Courier:
         self._letters = Letters(due, last)
         letter = last or due if sends_all else due
         if letter is not None:
-            self.ledger.publish(self.exchange, *letter)
+            is_out, message = self.ledger.publish(self.exchange, *letter), letter.message
+            # An earlier one of another kind may come late; see also `rival`.
+            if not is_out and message.kind == "contribution":
+                caller.warn(
+                    f"{self.exchange.address} does not take contribution {message.sequence} of "
+                    f"{message.sender!r}: it has a later one under this name, or one that was "
+                    "withdrawn. If that is another study's, run this one with another name "
+                    "(name=...)",
+                    ExchangeWarning,
+                )
             self._sent = letter.message.sequence
         is_new = last is not None and last.message.sequence > self._sent
         self._letters = Letters(None, last if is_new else None)

@@ -118,7 +118,7 @@ class StoredStudy:
         assert self.federation is not None
         agent = StudyAgent(self.study, self._options)
         agent.speak_as(standing.sender_at(exchange, self.federation, agent.expected()))
-        return self._look(agent).agent.message()
+        return self._message(self._look(agent))
 
     def publish(
         self, exchange: Exchange, *, signed: bool | None = None, ledger: Ledger | None = None
@@ -135,7 +135,9 @@ class StoredStudy:
             ExchangeError: If the exchange cannot be reached, or refuses it.
         """
         assert self.federation is not None
-        scores = len(self._look(StudyAgent(self.study, self._options)).told)
+        mirror = self._look(StudyAgent(self.study, self._options))
+        self._message(mirror)
+        scores = mirror.scores
         agent, ledger = StudyAgent(self.study, self._options), ledger or Ledger()
         keyring, record = exchange.keyring or Keyring.user(), agent.expected()
         ours = standing.standing_of(exchange, self.federation, record, signed, keyring)
@@ -176,6 +178,14 @@ class StoredStudy:
         if not mirror.scores:
             raise StudyRefused(f"{self._shown} has no score at a point of its federation's space")
         return mirror
+
+    def _message(self, mirror: Mirror) -> Message:
+        for message in Agent.messages([mirror.agent]):
+            return message
+        raise StudyRefused(
+            f"{self._shown} has {mirror.scores} scores, and its vote is made from as many as the "
+            "federation's least_trials: run more trials"
+        )
 
     def _check(self) -> None:
         if len(self.study.directions) > 1:

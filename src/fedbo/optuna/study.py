@@ -236,7 +236,7 @@ class Mirror:
         self.agent = agent
         self._numbers: dict[int, int] = {}  # of the agent's trials, by their numbers in the study
         agent.study_numbers = self._numbers
-        self.told: dict[int, FrozenTrial] = {}  # feasible trials with scores, by number
+        self.told: dict[int, FrozenTrial] = {}  # trials that count for messages, by number
         self.names: set[str] = set()  # the parameters that any trial has suggested
         self.constraints: set[str] = set()  # the names of those that any complete trial has
         self.useless: FrozenTrial | None = None  # the first whose score could not be told
@@ -248,7 +248,7 @@ class Mirror:
 
     @property
     def scores(self) -> int:
-        """The number of scores of feasible trials that the agent was told."""
+        """The number of scores that count for messages."""
         return len(self.told)
 
     def ask(self, number: int) -> Asked:
@@ -361,7 +361,9 @@ class Mirror:
             score = None  # nobody knows whether it is feasible
         self._settled[trial.number] = trial.state
         ran = self._locate(trial)
-        if score is not None and ran is not None and all(value <= 0.0 for value in constraints):
+        # In a private federation, nobody is told how many trials broke a constraint.
+        counts = self.agent.federation.privacy is not None or all(c <= 0.0 for c in constraints)
+        if score is not None and ran is not None and counts:
             self.told[trial.number] = trial
         stored = read_asked(trial)
         asked = self._pending.pop(trial.number, None) or self._adopt(stored, trial)
@@ -592,7 +594,7 @@ class StudyAgent:
     def preview(self) -> Message | None:
         """Return the message that would be published now, without changing the study."""
         mirror = self.look()
-        return mirror.agent.message() if mirror is not None and mirror.scores else None
+        return None if mirror is None else next(iter(Agent.messages([mirror.agent])), None)
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
         """Note that a trial has ended, and warn if the agent cannot learn from it."""
@@ -609,7 +611,8 @@ class StudyAgent:
     ) -> Mirror:
         """Tell the agent of these trials. It is built anew if it is not made from the same."""
         within = self._narrower(trials)
-        made_from = search_space, record.entropy, within, self._sender, str(self._keys)
+        settings = self._settings(record)
+        made_from = search_space, record.entropy, settings, within, self._sender, str(self._keys)
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:

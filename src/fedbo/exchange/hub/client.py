@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
-from fedbo.exchange.errors import ExchangeError
+from fedbo.exchange.errors import ExchangeError, NotSent
 from fedbo.exchange.hub.memberships import HubUrl
 from fedbo.files import Lock
 from fedbo.outside import printable, shortened
@@ -59,10 +59,6 @@ class HubRefused(ExchangeError):
 
 class StrangeAnswer(ExchangeError):
     """What a hub has answered, no hub of fedbo answers; the text says what is wrong with it."""
-
-
-class Unreachable(ExchangeError):
-    """No connection to a hub was made, so that it has not received the request."""
 
 
 class _Problem(msgspec.Struct):
@@ -120,7 +116,7 @@ class Client:
     ) -> bytes:
         """Send bytes, and return the bytes of the answer, at most so many.
 
-        After `HubRefused` and `Unreachable` the hub has not done it; after another `ExchangeError`
+        After `HubRefused` and `NotSent` the hub has not done it; after another `ExchangeError`
         it may have. With ``once``, it is then not tried again.
         """
         httpx, http = self._connected()
@@ -137,7 +133,7 @@ class Client:
             headers=headers,
             extensions={"trace": self._trace},
         )
-        end, pause = time.monotonic() + BUDGET, _FIRST_PAUSE
+        end, pause, was_sent = time.monotonic() + BUDGET, _FIRST_PAUSE, False
         is_last, self._has_failed = self._has_failed, True
         while True:
             try:
@@ -146,9 +142,12 @@ class Client:
                 return answer
             except _Passing as failure:
                 wait = max(_jitter.uniform(0, pause), failure.after)
-                may_be_done = not isinstance(failure.error, HubRefused | Unreachable)
+                may_be_done = not isinstance(failure.error, HubRefused | NotSent)
                 if is_last or time.monotonic() + wait > end or (once and may_be_done):
+                    if was_sent and isinstance(failure.error, NotSent):  # by an earlier attempt
+                        raise ExchangeError(str(failure.error)) from None
                     raise failure.error from None
+                was_sent |= not isinstance(failure.error, NotSent)
             except (HubRefused, StrangeAnswer):
                 self._has_failed = False
                 raise
@@ -251,13 +250,13 @@ class Client:
         """Raise the error for a request without an answer."""
         hub, why = self.url.base, printable(shortened(str(error), _LONGEST))
         if _is_about_a_certificate(error):
-            raise Unreachable(
+            raise NotSent(
                 f"the certificate of {hub} is not trusted ({why}); if the hub has a private "
                 "certificate authority, set SSL_CERT_FILE to the file with its certificate"
             ) from None
         if isinstance(error, package.ProxyError | package.ConnectError | package.ConnectTimeout):
             raise _Passing(
-                Unreachable(
+                NotSent(
                     f"{hub} cannot be reached ({why or 'no answer'}); check the address, the "
                     "network, and whether a proxy is needed (HTTPS_PROXY, ALL_PROXY, NO_PROXY)"
                 )
@@ -275,7 +274,7 @@ class Client:
         try:
             import httpx
         except ImportError:
-            raise ExchangeError(
+            raise NotSent(
                 f"{self.url.base} is a hub, and hubs are reached with the package httpx, which "
                 "fedbo does not install by default: pip install 'fedbo[client]'"
             ) from None
@@ -302,7 +301,7 @@ class Client:
             )
             return client
         except (OSError, ValueError, ImportError, package.InvalidURL):  # which may quote passwords
-            raise ExchangeError(
+            raise NotSent(
                 f"{self.url.base} was not asked: check the proxy in HTTPS_PROXY or ALL_PROXY, and "
                 "the certificates in SSL_CERT_FILE or SSL_CERT_DIR"
             ) from None

@@ -19,7 +19,7 @@ from fedbo.exchange.choice import (
     tell,
     withdrawal_of,
 )
-from fedbo.exchange.errors import ExchangeError
+from fedbo.exchange.errors import NotSent
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
@@ -69,12 +69,12 @@ class HubExchange(Exchange):
     def publish(self, message: Heard, progress: Progress | None = None) -> bool:
         """Hand out a message, as `Exchange.publish` says; the hub's page shows the progress."""
         if isinstance(message, Release):
-            raise ExchangeError(
+            raise NotSent(
                 f"releases at {self.address} are made by the hub itself, and nobody can publish "
                 "one there: whoever runs it makes them with fedbo hub release"
             )
         if progress is not None and message.kind == "contribution":
-            raise ExchangeError("a privacy plan does not cover progress: publish without it")
+            raise NotSent("a privacy plan does not cover progress: publish without it")
         return self.member(message.fingerprint, message.sender).publish(message, progress)
 
     def fetch(self, federation: Federation) -> list[Heard]:
@@ -143,7 +143,7 @@ class HubExchange(Exchange):
             if sender is None or membership.member == member_of(sender):
                 return self._session(membership)
         name = memberships[0].member
-        raise ExchangeError(
+        raise NotSent(
             f"{sender!r} is not an agent of yours at {self.address}, where you are the member "
             f"{name!r}: name it {name!r} or {f'{name}/{sender}'!r}"
         )
@@ -155,18 +155,18 @@ class HubExchange(Exchange):
         places = " and ".join(dict.fromkeys(row.place for row in fitting or here))
         join = f"fedbo join {shlex.quote(self.address)} --invite INVITATION"
         if not here:
-            raise ExchangeError(
+            raise NotSent(
                 f"you are not a member of a federation at {self.address}: ask whoever runs the hub "
                 f"for an invitation, and run {join}"
             )
         if fingerprint is not None and not fitting:
-            raise ExchangeError(
+            raise NotSent(
                 f"you are a member of {places}, but this is another federation: "
                 f"{here[0].agreed.mismatch(fingerprint)}. Use the federation file from the hub, or "
                 f"join this one too: {join}"
             )
         if len({row.place for row in fitting}) > 1:
-            raise ExchangeError(
+            raise NotSent(
                 f"you are a member of several federations at {self.address}: give the address of "
                 f"one of them, {places}"
             )

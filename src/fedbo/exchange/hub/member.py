@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fedbo.exchange.errors import ExchangeError
-from fedbo.exchange.hub.client import Client, HubRefused, Unreachable
+from fedbo.exchange.errors import ExchangeError, NotSent
+from fedbo.exchange.hub.client import Client, HubRefused
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships, Token
 from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import (
@@ -232,7 +232,7 @@ def _token(client: Client, path: str, body: object) -> str:
     """Ask for a token, once: the hub makes another one each time."""
     try:
         return client.ask("POST", path, body, _Token, once=True).token
-    except (HubRefused, Unreachable):
+    except (HubRefused, NotSent):
         raise
     except ExchangeError as error:
         raise ExchangeError(
