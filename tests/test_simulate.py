@@ -20,7 +20,6 @@ from fedbo.table import Table
 M = 10
 FEDERATION = Federation({"x": Float(0, 1)}, features=M)
 SENT = FEDERATION.coordinates + 1 + len(FEDERATION.cells)
-PEERS_ONLY = FTS(schedule=1e-12)
 
 
 class Listed(Policy, frozen=True):

@@ -23,7 +23,6 @@ from fedbo import (
     Int,
     Origin,
     Settings,
-    Space,
     TipsThenPool,
 )
 from fedbo.message import Kind
@@ -299,12 +298,6 @@ class TestFiles:
 
 class TestRepeats:
     """What becomes of a query at exactly the place of an earlier one."""
-
-    SPACE = Space({"x": Float(0, 1)}, points=[{"x": i / 11} for i in range(12)])
-
-    def agent(self, **settings: Any) -> Agent:
-        setting = Settings(**settings)
-        return Agent(Federation(self.SPACE, features=30), seed=0, settings=setting)
 
     @pytest.mark.parametrize("repeats", ["avoid", "allow"])
     def test_in_a_box_a_draw_may_be_largest_where_it_was_before(self, repeats: Any) -> None:

@@ -205,9 +205,6 @@ def difference(f, X, step):
     return (8 * near - far) / 12
 
 
-# The pivoted factor
-
-
 # Rows of a list
 
 

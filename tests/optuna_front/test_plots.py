@@ -134,16 +134,6 @@ class TestHistory:
         assert line(axes, "best so far, alone") == [0.5, 1.0, 2.0]
         assert {"best so far", "best so far, alone", "own (2)"} <= {*texts(axes)}
 
-    def test_a_baseline_of_the_other_direction_is_refused(self) -> None:
-        down = study_of(1.0, direction="minimize", name="down")
-        with pytest.raises(ValueError, match="directions maximize, minimize"):
-            plot_history(study_of(1.0, name="up"), down)
-
-    def test_several_objectives_are_refused(self) -> None:
-        study = optuna.create_study(directions=["minimize", "maximize"], study_name="two")
-        with pytest.raises(ValueError, match="directions minimize, maximize"):
-            plot_history(study)
-
 
 class TestPeers:
     def test_trust_is_stacked_and_trials_without_any_are_gaps(self) -> None:

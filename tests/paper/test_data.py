@@ -1,4 +1,4 @@
-"""Real data: the figures known of it, files that are not it, and where it is looked for."""
+"""Real data: the figures known of it, and files that are not it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from fedbo.cli import app as cli
 from fedbo.files import FileRefused
-from fedbo_paper.data import DATA_SETS, MissingData, har, landmine
+from fedbo_paper.data import har, landmine
 
 DISTINCT = 50  # rows of made HAR tables before they repeat
 
@@ -210,25 +210,6 @@ def test_har_archives_that_are_something_else_are_refused(tmp_path: Path) -> Non
     (tmp_path / "har.npz").write_bytes(b"PK half a file")
     with pytest.raises(FileRefused, match=r"har\.npz is damaged, or not an \.npz file"):
         har.load(tmp_path)
-
-
-# ---------------------------------------------------------------- places
-
-
-@pytest.mark.parametrize("name", DATA_SETS)
-def test_missing_data_says_what_where_and_what_to_do(
-    name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
-    with pytest.raises(MissingData) as caught:
-        DATA_SETS[name].load(None)
-    text = str(caught.value)
-    assert isinstance(caught.value, FileNotFoundError)
-    assert f"the data set {name} was not found" in text
-    assert f"in {tmp_path} and in {cache} (no such folder)." in text
-    assert all(repr(file) in text for file in DATA_SETS[name].NAMES)
-    assert f"`fedbo data fetch {name}`" in text and "set FEDBO_DATA" in text
-    assert ("--stand-in" in text) == (name == "gleam")
 
 
 # ---------------------------------------------------------------- status
