@@ -344,6 +344,11 @@ def test_nobody_takes_the_key_of_another(world: World) -> None:
         given = {"key": str(own), "proof": proof}
         answer = world.ask("PUT", HERE + "/member/key", token, json=given)
         assert problem(answer) == "wrong-signature", proof
+    new, old = key_given("rekey", "a", token, own), key_given("rekey", "a", token, keys)["proof"]
+    change = "PUT", HERE + "/member/key", token  # who has only the token cannot
+    for given in (new, {"key": None}, new | {"old_proof": new["proof"]}):
+        assert problem(world.ask(*change, json=given)) == "wrong-signature"
+    assert world.ask(*change, json=new | {"old_proof": old}).status_code == 204
 
 
 def test_a_member_reads_only_its_own_lines_of_the_audit_log(

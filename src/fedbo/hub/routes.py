@@ -188,10 +188,11 @@ class Token(BaseModel):
 
 
 class NewKey(Question):
-    """Another public key, and the proof that the member has its private key."""
+    """Another public key, and the proofs that the member has its private key, and the old one."""
 
     key: PublicKey
     proof: Proof = ""
+    old_proof: Proof = ""
 
 
 @router.post("/v1/members", tags=["members"], status_code=201)
@@ -241,10 +242,16 @@ def rotate(service: Running, caller: AnyMember, federation: Name) -> Token:
 
 @router.put(_HERE + "/member/key", tags=["member"], status_code=204)
 def rekey(service: Running, caller: AnyMember, federation: Name, body: NewKey) -> None:
-    """Use another key. Messages signed with the old one are taken back."""
+    """Use another key. Messages signed with the old one are taken back.
+
+    A member with a key signs this with it too: who has only the token cannot take its place.
+    """
     fingerprint = service.agreed(caller.federation).fingerprint
     shared = federation, fingerprint, caller.name, caller.token
-    key = _proved(body.key, body.proof, Statement("rekey", *shared))
+    statement = Statement("rekey", *shared)
+    key = _proved(body.key, body.proof, statement)
+    if caller.key:
+        _proved(key_text(caller.key), body.old_proof, statement)
     with service.writing() as connection:
         store.rekey(connection, caller, key)
 
@@ -271,7 +278,8 @@ def _proved(text: str | None, proof: str, statement: Statement) -> bytes | None:
         raise Refused(
             "wrong-signature",
             f"the proof that you have the private key of {key_text(key)} {given}: enrol with fedbo "
-            "join, or change the key with fedbo hub rekey, on the machine that has this key",
+            "join, or change the key with fedbo hub rekey, on the machine that has this key. If it "
+            "is lost, ask the operator to remove the member, and join again",
         )
     return key
 

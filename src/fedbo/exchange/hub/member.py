@@ -30,6 +30,7 @@ from fedbo.federation.federation import Federation
 from fedbo.federation.file import LARGEST_FILE
 from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Withdrawal
+from fedbo.message.signed import parse_key
 from fedbo.outside import printable, shortened
 
 _MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, as JSON
@@ -124,15 +125,18 @@ class Member:
         return is_known
 
     def rekey(self, keys: KeyPair | None) -> None:
-        """Sign messages with another key, or none, from now on.
+        """Sign messages with another key, or none, from now on; the old one signs this too.
 
         The hub deletes what the old key signed.
         """
         self._memberships.check_writable()
         mine, body = self.membership, {"key": None if keys is None else str(keys)}
+        agreed = mine.federation, mine.agreed, mine.member, hashed(mine.token)
+        statement = Statement("rekey", *agreed)
         if keys is not None:
-            agreed = mine.federation, mine.agreed, mine.member, hashed(mine.token)
-            body["proof"] = Statement("rekey", *agreed).sign(keys)
+            body["proof"] = statement.sign(keys)
+        if mine.key and (old := KeyPair.find(parse_key(mine.key))) is not None:
+            body["old_proof"] = statement.sign(old)
         self._send("PUT", "/member/key", msgspec.json.encode(body))
         self.membership = replace(mine, key="" if keys is None else str(keys))
         self._memberships.add(self.membership)
