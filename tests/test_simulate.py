@@ -127,15 +127,6 @@ def test_same_seeds_same_table(tmp_path: Path) -> None:
     assert Table.from_csv(tmp_path / "table.csv") == table
 
 
-def test_agents_without_a_score_have_no_message() -> None:
-    agents = [static(f"peer-{i}", n, seed=i).agent for i, n in enumerate([3, 1])]
-    silent = Agent(FEDERATION, name="nothing to say")
-    assert [m.sender for m in Agent.messages([agents[0], silent, agents[1]])] == [
-        "peer-0",
-        "peer-1",
-    ]
-
-
 def fails(params: dict[str, Any]) -> float:
     raise ZeroDivisionError("no data")
 

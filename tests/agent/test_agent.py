@@ -252,21 +252,6 @@ class TestNothingIsLost:
         assert (len(agent.inbox), agent.account.received.messages) == (0, 0)
 
 
-class TestWrongArguments:
-    def test_of_tell_and_receive(self, federation: Federation) -> None:
-        agent = Agent(federation)
-        with pytest.raises(ValueError, match="'C' is 11"):
-            agent.tell({"C": 11.0, "gamma": 1.0}, 0.5)
-        with pytest.raises(TypeError, match="tell got 3"):
-            agent.tell(3, 1.0)
-        assert agent.trials == []
-        with pytest.raises(TypeError, match=r"messages\[0\] is 'a'"):
-            agent.receive("abc")
-        with pytest.raises(fedbo.MessageRefused, match=r"messages\[1\]: 3 bytes"):
-            agent.receive([run(Agent(federation), 3).message(), bytearray(b"abc")])
-        assert len(agent.inbox) == 0
-
-
 class TestFiles:
     def test_all_of_it(self, messages: list, tmp_path: Path) -> None:
         space = {**SPACE, "depth": Categorical(["None", None, 3])}

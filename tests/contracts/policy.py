@@ -215,11 +215,6 @@ class PolicyContract:
 
     # Messages
 
-    def test_many_peers(self) -> None:
-        agent = run(self.agent(peers=200), 3)
-        assert len(agent.inbox) == 200
-        self.goes_on(agent, 3)
-
     def test_peers_that_know_nothing_much_or_the_same(self) -> None:
         """One trial, constant scores, more trials than features, two that are one."""
         agent = self.agent(peers=0)

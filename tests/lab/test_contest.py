@@ -62,23 +62,6 @@ def test_columns_are_mapped_to_the_cube_and_doubles_left_out(path: Path) -> None
     np.testing.assert_array_equal(ground.Y, Y)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "complaint"),
-    [
-        ({"accuracy": np.ones((2, 3))}, "expected an .npz file"),
-        ({"accuracy": np.ones((2, 3)), "config": np.ones((4, 1))}, "of shape"),
-        ({"accuracy": np.full((2, 5), np.nan), "config": np.ones((5, 1))}, "0 finite configura"),
-        ({"accuracy": np.ones((2, 5)), "config": np.eye(5)}, "0 tasks whose scores differ"),
-    ],
-)
-def test_files_that_are_no_tables_are_refused(
-    arrays: dict[str, np.ndarray], complaint: str, tmp_path: Path
-) -> None:
-    np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(SystemExit, match=complaint):
-        grounds.read_table(tmp_path / "bad.npz")
-
-
 @pytest.mark.parametrize("changed", ["details", "source", "packages"])
 def test_stored_scores_are_not_served_after_a_change(
     changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -351,18 +351,6 @@ def test_enqueued_trials_are_told_where_they_ran() -> None:
     assert asked.params["rate"] == study.trials[1].params["rate"] and asked.params["x"] != 0.5
 
 
-def test_a_record_counts_in_another_federation_if_it_has_all_parameters() -> None:
-    other = Federation(Space({"x": Float(0, 1)}, direction="minimize"))
-    study = study_of(FederatedSampler(other, seed=0))
-    study.optimize(bowl, n_trials=5)
-    study.sampler = FederatedSampler(FEDERATION, seed=0)
-    study.optimize(bowl, n_trials=2)
-    agent = synced(study)
-    # `rate` was the study's own parameter, which nobody knew of in its first trial
-    sources = [trial.source for trial in agent.trials]
-    assert sources == ["told", "initial", "initial", "own", "own", "own", "own"]
-
-
 # Workers
 
 

@@ -149,23 +149,6 @@ def refused(study: optuna.Study, exchange: Exchange | None = None, **options: An
     return str(error.value)
 
 
-def test_each_parameter_that_does_not_match_is_named() -> None:
-    study = optuna.create_study()
-
-    def other(trial: optuna.Trial) -> float:
-        trial.suggest_categorical("k", ["a", "c"])
-        trial.suggest_int("N", 1, 4)
-        return trial.suggest_float("x", 0, 2)
-
-    study.optimize(other, n_trials=2)
-    lines = refused(study).splitlines()
-    assert sorted(line.strip() for line in lines[1:]) == [
-        "parameter 'k': choices are ['a', 'c'] in the study and ['a', 'b'] in the federation",
-        "parameter 'n' is not in the study",
-        "parameter 'x': high is 2.0 in the study and 1.0 in the federation",
-    ]
-
-
 def test_a_study_of_another_federation_is_refused() -> None:
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION))
     study.optimize(objective, n_trials=2)
