@@ -16,6 +16,7 @@ from scipy.stats import ttest_1samp
 
 import fedbo
 from fedbo_paper.demo import hub as demo_hub
+from fedbo_paper.demo import screen as demo_screen
 from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.demo.outcome import Outcome
 from fedbo_paper.demo.site import Repeat, play
@@ -74,6 +75,18 @@ class TestOutcome:
                 scores[r, MODES.index("together"), site, 0] += 0.1 * place
         leads = [effect.value for effect in made_up(scores).by_peers()]
         assert leads == pytest.approx([0.0, 0.02, 0.04, 0.06])  # means of trials 1 to 5
+
+    def test_summary_says_who_is_ahead_and_when_alone_gets_there(self) -> None:
+        scores = np.full((4, 2, 2, 8), 0.5)
+        scores[:, 1, :, 1:] = 0.7
+        scores[:, 1, :, 1:] += np.array([-0.03, -0.01, 0.01, 0.03])[:, None, None]
+        scores[:, 0, :, 6:] = 0.75
+        assert demo_screen.summary(made_up(scores)).startswith(
+            "After 5 trials, together is ahead of alone by 0.200 ± 0.041. To get as far, alone "
+            "needed 7 trials. After 8 trials, together is behind alone by 0.050 ± 0.041. "
+        )
+        scores[:, 0, :, 6:] = 0.5
+        assert "alone needed more than 8 trials." in demo_screen.summary(made_up(scores))
 
 
 def test_sites_hear_those_that_came_before_them(
