@@ -125,6 +125,12 @@ def test_listed_points_are_the_only_ones_asked_for() -> None:
         FederatedSampler(Federation(space), clip=True)
 
 
+def test_many_objectives_are_refused() -> None:
+    study = study_of(FederatedSampler(FEDERATION), directions=["minimize", "maximize"])
+    with pytest.raises(ValueError, match="2 objectives, but FederatedSampler tunes one"):
+        study.optimize(bowl, n_trials=1)
+
+
 # Constraints, which Optuna 4 stores in a list, and Optuna 5 by name
 
 
