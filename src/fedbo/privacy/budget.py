@@ -146,8 +146,9 @@ def next_release(
     fedbo.privacy.budget.BudgetSpent: all planned releases were made...
     """
     plan = federation.require_plan()
-    counts = Counter(each for one in contributions if one is not None for each in _member(one))
-    if twice := [each for each, n in counts.items() if n > 1]:
+    contributed = [message for message in contributions if message is not None]
+    counts = Counter(name for message in contributed for name in _member(message))
+    if twice := [name for name, n in counts.items() if n > 1]:
         name = key_text(twice[0]) if isinstance(twice[0], bytes) else repr(twice[0])
         raise ValueError(
             f"{name} has {counts[twice[0]]} contributions, expected one of each member: what is "
