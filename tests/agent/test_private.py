@@ -49,9 +49,9 @@ def test_nobody_learns_how_many_trials_were_feasible() -> None:
     for bad in range(4):
         agent = Agent(OURS, name="site-a", seed=0)
         for i in range(3):
-            agent.tell({"x": 0.1, "y": 0.3 * i}, i, [1.0 if i < bad else -1.0])
-        [sent] = Agent.messages([agent])
-        assert (sent.t_n, sent.sequence) == (3, 3)
+            agent.tell({"x": 0.1, "y": 0.3 * i}, i, [1.0 if 3 - i <= bad else -1.0])
+            [sent] = Agent.messages([agent])
+            assert (sent.t_n, sent.sequence) == (i + 1, i + 1)
         OURS.check(sent)
     assert not sent.y.any()
 

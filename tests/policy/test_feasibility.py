@@ -106,7 +106,7 @@ def test_a_message_does_not_tell_what_is_infeasible_from_what_was_never_tried():
         before = agent.message()
         for x in places:
             agent.tell({"x": x, "y": 0.9}, 100.0, [2.0])
-        assert agent.message() is before
+        assert agent.message() == before
     assert len({agent.message().encode() for agent in agents}) == 1
     # if feasible trials come later, too
     for agent in agents:

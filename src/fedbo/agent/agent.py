@@ -188,7 +188,7 @@ class Agent:
                 constraints never leave the agent.
         """
         recorded = self._history.tell(trial, score, constraints)
-        if recorded.score is not None and recorded.is_feasible:
+        if recorded.score is not None:
             self._outbox.message = None
         if isinstance(trial, Trial):
             trial.state, trial.score = recorded.state, recorded.score

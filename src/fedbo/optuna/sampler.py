@@ -254,7 +254,8 @@ class FederatedSampler(BaseSampler):
         params = self.independent_sampler.sample_relative(study, trial, theirs)
         params |= {name: self._value(study, trial, name, ours[name]) for name in ours}
         query = self._asked(study, trial) if own else {}
-        return params | {n: _fitted(query[n], own[n]) for n in own if n in search_space}
+        wanted = [name for name in own if name in search_space and name in query]
+        return params | {name: _fitted(query[name], own[name]) for name in wanted}
 
     def sample_independent(
         self,
