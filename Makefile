@@ -6,7 +6,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 TRANSFER = results/transfer
 OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
 
-.PHONY: help demo lint test test-all test-flower chromium bench house transfer clean
+.PHONY: help demo lint test test-all test-flower chromium docs docs-serve bench house transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -49,6 +49,15 @@ chromium:
 			install --no-install-recommends chromium fonts-liberation >/dev/null || \
 		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
 
+docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
+	if [ -e docs/gallery.py ]; then .venv/bin/python docs/gallery.py --quick; \
+		else mkdir -p docs/examples && echo "# Examples" > docs/examples/index.md; fi
+	.venv/bin/zensical build --clean --strict
+	.venv/bin/python docs/check.py site
+
+docs-serve: docs  ## show the documentation on http://localhost:8000
+	.venv/bin/zensical serve
+
 bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and Optuna, and against N
 	.venv-bench/bin/python benchmarks/speed.py
 
@@ -66,7 +75,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 	.venv/bin/python benchmarks/picture.py $(TRANSFER)/regret.png $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt
