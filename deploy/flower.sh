@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A fleet on Flower with TLS and authenticated nodes, one command for each step. docs/flower.md explains them.
+# A fleet on Flower with TLS and authenticated nodes, one command for each step. docs/reference/flower.md explains them.
 #
 #   flower.sh certificates    once: a certificate authority, and the certificate of the SuperLink
 #   flower.sh superlink       the server, which keeps running

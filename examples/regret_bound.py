@@ -1,7 +1,7 @@
 """Measured cumulative regret beside the bound of Theorem 1: python examples/regret_bound.py OUT.png
 
 Functions in the RKHS ball of norm B on 100 points, similar and opposed peers, and the two bounds of
-`fedbo_paper.theory`. The bounds hold, and are far above what is measured: docs/theory.md says why.
+`fedbo_paper.theory`. The bounds hold, and are far above what is measured: see docs/lab/theory.md.
 """
 
 import sys

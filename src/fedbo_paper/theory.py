@@ -19,7 +19,7 @@ p, P_t          1 / (4 e √π); p_t (p − 1/t²)                              
 t counts from 1, up to ``Setting.horizon`` + 1 where γ is needed, and may be an array. A result for
 each peer has shape (*t.shape, N). A schedule returns p_t in (0, 1] for a step t. The paper's proof
 does not support its ``beta`` and ``draw_deviation``; they are corrected here, unless
-``Setting.repaired`` is False. docs/theory.md explains why, and proves what is not in the paper.
+``Setting.repaired`` is False. docs/lab/theory.md explains why, and proves what is not in the paper.
 """
 
 from __future__ import annotations

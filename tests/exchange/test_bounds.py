@@ -82,7 +82,7 @@ def test_a_file_that_is_too_large_costs_no_memory(
 
 @pytest.mark.parametrize("parameters", [1, 20])
 def test_a_message_is_as_large_as_the_documents_say(parameters: int) -> None:
-    """The table in `docs/security.md`."""
+    """The table in `docs/reference/security.md`."""
     federation = Federation({f"x{i}": Float(0, 1) for i in range(parameters)})
     agent = Agent(federation, name="site-a", seed=0)
     for i in range(20):

@@ -1,4 +1,4 @@
-"""A real deployment on loopback, step by step as docs/flower.md shows it: deploy/flower.sh."""
+"""A real deployment on loopback by deploy/flower.sh, as docs/reference/flower.md shows it."""
 
 import re
 import shutil

@@ -1,6 +1,6 @@
-"""docs/hub.md is right: its commands run as written, and its tables have everything.
+"""The pages on hubs are right: their commands run as written, and their tables have everything.
 
-An operator and two members follow the page, each with a home folder of its own and in processes of
+An operator and two members follow the pages, each with a home folder of its own and in processes of
 their own, through TLS with a private certificate authority. Only the port is another one, so that
 two of these tests can run at once, and the second member has another name.
 """
@@ -28,8 +28,8 @@ import fedbo
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import schema
 
-DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "hub.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+TEXT = "".join((PAGES / name).read_text(encoding="utf-8") for name in ("hub.md", "members.md"))
 PORT = "8765"
 KNOWN = "What the hub can know"
 

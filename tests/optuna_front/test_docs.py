@@ -1,4 +1,4 @@
-"""docs/optuna.md runs as written: its files, its scripts and its commands, from top to bottom."""
+"""The page on the sampler runs as written: its files, scripts and commands, from top to bottom."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedbo.exchange import FolderExchange, Ledger
 
 pytestmark = pytest.mark.slow
 
-TEXT = (Path(__file__).parents[2] / "docs" / "optuna.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "sampler.md").read_text(encoding="utf-8")
 PROGRAMS = {
     "fedbo": ["-m", "fedbo"],
     "optuna": ["-c", "import sys; from optuna.cli import main; sys.exit(main())"],

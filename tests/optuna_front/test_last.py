@@ -1,7 +1,8 @@
 """A script whose study ends sends its last message to a hub, with all that it knows then.
 
-``python tests/optuna_front/test_last.py 100`` runs the script of docs/hub.md so many times against
-a hub on this machine, and prints what was lost and what was warned of; pytest runs it three times.
+``python tests/optuna_front/test_last.py 100`` runs the script of docs/reference/members.md so many
+times against a hub on this machine, and prints what was lost and what was warned of; pytest runs it
+three times.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class End(NamedTuple):
 
 
 def script(address: str, options: str) -> str:
-    """Return the script of docs/hub.md for another hub."""
-    text = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
+    """Return the script of docs/reference/members.md for another hub."""
+    text = (ROOT / "docs" / "reference" / "members.md").read_text(encoding="utf-8")
     [code] = re.findall(r"^```python\n(# tune\.py\n.*?)^```$", text, re.M | re.S)
     code = code.replace("https://localhost:8765", address)
     return code.replace('=hub, name="liver"', f'=hub, name="liver"{options}')

@@ -1,4 +1,4 @@
-"""Ray Tune's search by Optuna, without a cluster: docs/optuna.md has it with one."""
+"""Ray Tune's search by Optuna, without a cluster: docs/reference/sampler.md has it with one."""
 
 from __future__ import annotations
 

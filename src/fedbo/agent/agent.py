@@ -213,7 +213,7 @@ class Agent:
 
         It stays the same until the next score. Messages of successive scores have fresh noise, and
         whoever averages them comes close to the mean of the belief: hand out a message when it is
-        worth it, not after every score. ``docs/security.md`` says what messages reveal.
+        worth it, not after every score. ``docs/reference/security.md`` says what messages reveal.
         """
         if self.signer and self._outbox.keys is None:
             raise KeyRefused(

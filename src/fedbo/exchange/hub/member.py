@@ -1,6 +1,6 @@
 """Becoming a member of a federation at a hub, and the requests of a member to its hub.
 
-`docs/hub.md` describes the hub's side of them.
+`docs/reference/hub.md` describes the hub's side of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of a hub's database. None of them has a place for a trial.
 
-`docs/hub.md` says what each column is for; a test holds it to that.
+`docs/reference/hub.md` says what each column is for; a test holds it to that.
 
 Everything that a fetch can see has a cursor: a number that grows with every change in a federation.
 It is taken while the federation's row is locked, so whoever has seen a cursor has seen everything
