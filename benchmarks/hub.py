@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import msgspec
 import numpy as np
 
@@ -43,7 +43,7 @@ class Site:
         self.name, self.sequence, self.cursor = name, 0, ""
         self.headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE}
 
-    async def publish(self, client: httpx.AsyncClient) -> None:
+    async def publish(self, client: httpx2.AsyncClient) -> None:
         self.sequence += 1
         omega = np.random.default_rng(self.sequence).standard_normal(FEDERATION.features)
         message = Message.of_weights(
@@ -57,7 +57,7 @@ class Site:
         answer = await client.put("/messages", content=body, headers=self.headers)
         assert answer.json() == {"out": True}, answer.text
 
-    async def fetch(self, client: httpx.AsyncClient) -> None:
+    async def fetch(self, client: httpx2.AsyncClient) -> None:
         body = msgspec.msgpack.encode(Wanted(self.cursor))
         answer = await client.post("/fetch", content=body, headers=self.headers)
         self.cursor = msgspec.msgpack.decode(answer.raise_for_status().content, type=News).cursor
@@ -79,9 +79,9 @@ def sites(db: str, count: int) -> list[Site]:
 async def load(address: str, members: list[Site], rate: float, seconds: float) -> list[float]:
     """Send requests at random moments; return how long each took, in seconds."""
     rng, taken, running = random.Random(0), list[float](), set[asyncio.Task[None]]()
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     place = f"{address}/v1/federations/{NAME}"
-    async with httpx.AsyncClient(base_url=place, timeout=TIMEOUT, limits=limits) as client:
+    async with httpx2.AsyncClient(base_url=place, timeout=TIMEOUT, limits=limits) as client:
 
         async def request(site: Site, is_publish: bool) -> None:
             began = time.perf_counter()

@@ -19,7 +19,7 @@ HUB = "from fedbo.exchange import exchange_at; exchange_at('https://hub.example.
 
 @pytest.mark.parametrize("program", ["import fedbo", "import fedbo.exchange", HUB])
 def test_import_loads_four_packages_only(program: str) -> None:
-    """The client of a hub loads httpx only when there is something to ask."""
+    """The client of a hub loads httpx2 only when there is something to ask."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, program], check=True, capture_output=True, text=True
     )

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from sqlalchemy import Engine, bindparam, create_engine, insert, select, text, update
 from sqlalchemy.engine import make_url
 
@@ -109,14 +109,14 @@ class HubProcess(Desk):
         """The database, as ``fedbo hub create`` and others use it."""
         return _engine(self.db, os.getpid())
 
-    def client(self, token: str | None = None, **given: Any) -> httpx.Client:
+    def client(self, token: str | None = None, **given: Any) -> httpx2.Client:
         """Return a client that knows a token."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx.Client(
+        return httpx2.Client(
             base_url=self.address, headers=headers, timeout=PATIENCE, trust_env=False, **given
         )
 
-    def get(self, path: str, token: str | None = None) -> httpx.Response:
+    def get(self, path: str, token: str | None = None) -> httpx2.Response:
         """Send one request, through a connection of its own."""
         with self.client(token) as client:
             return client.get(path)

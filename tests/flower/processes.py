@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import httpx
+import httpx2
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -94,6 +94,6 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 def is_healthy(url: str, **options: object) -> bool:
     try:
-        return httpx.get(f"{url}/health", timeout=2, **options).is_success
-    except httpx.HTTPError:
+        return httpx2.get(f"{url}/health", timeout=2, **options).is_success
+    except httpx2.HTTPError:
         return False

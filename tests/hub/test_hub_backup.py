@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from contracts.hub_rows import ACTOR, AGREED, Filled, all_rows, fill, message
 from hub.world import HERE, World, problem
@@ -93,7 +93,7 @@ def test_nobody_takes_part_after_a_restore_until_an_operator_says_so(
     with World(url) as world:
         body = {"secret": filled.secret, "name": "new"}
 
-        def answers() -> list[httpx.Response]:
+        def answers() -> list[httpx2.Response]:
             return [
                 world.put(message("Zürich 2", 2), token),
                 world.ask("POST", HERE + "/fetch", token, content=b"\x90"),

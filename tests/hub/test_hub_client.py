@@ -227,8 +227,8 @@ def test_no_exit_handler_closes_connections_before_the_last_message() -> None:
         assert ended(child(LAST, hub.address)) == '{"a": 1}\n'
 
 
-def test_without_httpx_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx", None)
+def test_without_httpx2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(ExchangeError, match=r"pip install 'fedbo\[client\]'"):
         Client("https://hub.example.org").send("GET", "/v1/hub")
 

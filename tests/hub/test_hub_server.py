@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from contracts.authority import certify
@@ -60,7 +60,7 @@ def is_running(pid: int) -> bool:
 def answers(hub: HubProcess) -> bool:
     try:
         return hub.get("/healthz").is_success
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return False
 
 
@@ -119,7 +119,7 @@ def test_it_serves_with_tls(tmp_path: Path) -> None:
             assert answer.headers["set-cookie"].startswith("__Host-fedbo-token=")
             assert answer.headers["strict-transport-security"] == "max-age=86400"
         unknown = ssl.create_default_context()
-        with hub.client(verify=unknown) as client, pytest.raises(httpx.ConnectError):
+        with hub.client(verify=unknown) as client, pytest.raises(httpx2.ConnectError):
             client.get("/healthz")
 
 

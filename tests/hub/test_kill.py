@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 from contracts.hub import HubProcess
@@ -55,7 +55,7 @@ class Sites:
     def _run(self, name: str, token: str) -> None:
         sequence = 1
         while not self._is_over.is_set():
-            with contextlib.suppress(httpx.HTTPError), self._hub.client(token) as client:
+            with contextlib.suppress(httpx2.HTTPError), self._hub.client(token) as client:
                 while not self._is_over.is_set():
                     answer = client.put(HERE + "/messages", **publication(name, sequence))
                     if answer.status_code == 503:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from contracts.hub import HubProcess
 from contracts.hub_rows import ACTOR, AGREED, message, publish
@@ -163,14 +163,14 @@ def test_an_invitation_made_here_works(page: Page, site: Site) -> None:
     assert word not in page.content()
     body = {"secret": Invitation.parse(word).secret, "name": "epsilon"}
     assert (
-        httpx.post(site.hub.address + "/v1/members", trust_env=False, json=body).status_code == 201
+        httpx2.post(site.hub.address + "/v1/members", trust_env=False, json=body).status_code == 201
     )
     expect(row(page, "epsilon")).to_be_visible()
     page.get_by_role("button", name="Cancel the invitation").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel the invitation").click()
     expect(page.get_by_text("None. An invitation lets")).to_be_visible()
     assert (
-        httpx.post(
+        httpx2.post(
             site.hub.address + "/v1/members", trust_env=False, json=body | {"name": "zeta"}
         ).status_code
         == 403

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import httpx
+import httpx2
 import msgspec
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from fedbo.identity import KeyPair
 from fedbo.message import Message, Release, Withdrawal
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of Starlette, about the client that it uses
+    warnings.simplefilter("ignore")  # of Starlette, about anyio
     from starlette.testclient import TestClient
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
@@ -73,7 +73,9 @@ class World(Desk):
         """Return the lines of the log."""
         return [json.loads(line) for line in self.lines.getvalue().splitlines()]
 
-    def ask(self, method: str, path: str, token: str | None = None, **given: Any) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, token: str | None = None, **given: Any
+    ) -> httpx2.Response:
         """Send a request."""
         headers = dict(given.pop("headers", {}))
         if token is not None:
@@ -87,7 +89,7 @@ class World(Desk):
         *,
         progress: Progress | None = None,
         here: str = HERE,
-    ) -> httpx.Response:
+    ) -> httpx2.Response:
         """Publish something."""
         data = content if isinstance(content, bytes) else content.encode()
         body = msgspec.msgpack.encode(Publication(data, progress))
@@ -116,7 +118,7 @@ class Lung:
         self.tokens = {name: world.enrol(self.secret, name) for name in names}
         self.here = "/v1/federations/lung"
 
-    def ask(self, method: str, path: str, who: str = "", **given: Any) -> httpx.Response:
+    def ask(self, method: str, path: str, who: str = "", **given: Any) -> httpx2.Response:
         """Send a request of a member, or of the operator."""
         token = self.tokens[who] if who else self.operator
         return self.world.ask(method, self.here + path, token, **given)
@@ -188,7 +190,7 @@ def key_given(
     return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
 
 
-def problem(response: httpx.Response) -> str:
+def problem(response: httpx2.Response) -> str:
     """Return which problem an answer is about; fail if it is not a whole one."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     document: Mapping[str, Any] = response.json()

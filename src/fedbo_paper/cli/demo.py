@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Run a hub and its members on this machine, and compare them alone and together."""
     checks.require("experiments", PACKAGES)
-    checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx": "httpx"})
+    checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx2": "httpx2"})
     checks.writable("--out", out, checks.PICTURES)
     import contextlib
     import tempfile

@@ -26,7 +26,7 @@ from fedbo.files import Lock
 from fedbo.outside import printable, shortened
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 T = TypeVar("T")
 
@@ -79,9 +79,9 @@ class _Passing(Exception):
 class Client:
     """Sends requests to a hub. All threads may use it at once; a forked process connects anew.
 
-    Proxies and private certificate authorities are found by the usual variables: ``HTTPS_PROXY``,
-    ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. A redirect is never
-    followed.
+    Certificates are checked against those that the system trusts. The usual variables name a
+    proxy and other certificates: ``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE``
+    and ``SSL_CERT_DIR``. A redirect is never followed.
 
     A call that fails is tried again, with growing random pauses, for `BUDGET` seconds; after one
     that failed, only once.
@@ -93,7 +93,7 @@ class Client:
         self._token = token
         self._lock = Lock()
         self._pid = os.getpid()
-        self._http: httpx.Client | None = None
+        self._http: httpx2.Client | None = None
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._has_failed = False
 
@@ -119,7 +119,7 @@ class Client:
         After `HubRefused` and `NotSent` the hub has not done it; after another `ExchangeError`
         it may have. With ``once``, it is then not tried again.
         """
-        httpx, http = self._connected()
+        package, http = self._connected()
         headers = {"Accept-Encoding": "identity"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -137,7 +137,7 @@ class Client:
         is_last, self._has_failed = self._has_failed, True
         while True:
             try:
-                answer = self._attempt(httpx, http, request, most, end)
+                answer = self._attempt(package, http, request, most, end)
                 self._has_failed = False
                 return answer
             except _Passing as failure:
@@ -176,7 +176,7 @@ class Client:
         )
 
     def _attempt(
-        self, package: Any, http: httpx.Client, request: httpx.Request, most: int, end: float
+        self, package: Any, http: httpx2.Client, request: httpx2.Request, most: int, end: float
     ) -> bytes:
         response, failure = None, None
         timer = threading.Timer(end + _READ - time.monotonic(), self._hang_up)
@@ -211,7 +211,7 @@ class Client:
         return bytes(data)
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Note the sockets of connections, as httpx makes them."""
+        """Note the sockets of connections, as httpx2 makes them."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             with self._lock:
                 self._sockets.add(info["return_value"].get_extra_info("socket"))
@@ -223,7 +223,7 @@ class Client:
                 with contextlib.suppress(OSError):  # it is closed
                     socket.socket.shutdown(each, socket.SHUT_RDWR)
 
-    def _refuse(self, response: httpx.Response, content: bytes) -> NoReturn:
+    def _refuse(self, response: httpx2.Response, content: bytes) -> NoReturn:
         """Raise the error for an answer that is not a success."""
         status = response.status_code
         if response.is_redirect:
@@ -252,7 +252,8 @@ class Client:
         if _is_about_a_certificate(error):
             raise NotSent(
                 f"the certificate of {hub} is not trusted ({why}); if the hub has a private "
-                "certificate authority, set SSL_CERT_FILE to the file with its certificate"
+                "certificate authority, set SSL_CERT_FILE to the file with its certificate, or add "
+                "it to those that this system trusts (ca-certificates)"
             ) from None
         if isinstance(error, package.ProxyError | package.ConnectError | package.ConnectTimeout):
             raise _Passing(
@@ -269,30 +270,30 @@ class Client:
             )
         ) from None
 
-    def _connected(self) -> tuple[Any, httpx.Client]:
+    def _connected(self) -> tuple[Any, httpx2.Client]:
         """Return the package and the connections of this process."""
         try:
-            import httpx
+            import httpx2
         except ImportError:
             raise NotSent(
-                f"{self.url.base} is a hub, and hubs are reached with the package httpx, which "
+                f"{self.url.base} is a hub, and hubs are reached with the package httpx2, which "
                 "fedbo does not install by default: pip install 'fedbo[client]'"
             ) from None
         with self._lock:
             if self._http is None or self._pid != os.getpid():
-                self._http, self._pid = self._connect(httpx), os.getpid()
+                self._http, self._pid = self._connect(httpx2), os.getpid()
                 self._sockets = weakref.WeakSet()  # a parent's are not this process's to end
                 # Not at exit: a courier may still send its last message.
                 weakref.finalize(self, _close, self._http, self._pid).atexit = False
-            return httpx, self._http
+            return httpx2, self._http
 
-    def _connect(self, package: Any) -> httpx.Client:
+    def _connect(self, package: Any) -> httpx2.Client:
         from fedbo.version import __version__
 
         # Without encryption the hub is on this machine, and no proxy may see the token.
         is_far = self.url.is_encrypted
         try:
-            client: httpx.Client = package.Client(
+            client: httpx2.Client = package.Client(
                 verify=is_far,
                 trust_env=is_far,
                 timeout=package.Timeout(_READ, connect=_CONNECT),
@@ -307,7 +308,7 @@ class Client:
             ) from None
 
 
-def _close(http: httpx.Client, process: int) -> None:
+def _close(http: httpx2.Client, process: int) -> None:
     if process == os.getpid():
         http.close()
 
