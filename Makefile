@@ -52,8 +52,8 @@ chromium:
 docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
 	if [ -e docs/gallery.py ]; then .venv/bin/python docs/gallery.py --quick; \
 		else mkdir -p docs/examples && echo "# Examples" > docs/examples/index.md; fi
-	.venv/bin/zensical build --clean --strict
-	.venv/bin/python docs/check.py site
+	.venv/bin/python docs/reference.py
+	.venv/bin/python docs/build.py
 
 docs-serve: docs  ## show the documentation on http://localhost:8000
 	.venv/bin/zensical serve
@@ -76,6 +76,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
+	rm -f docs/reference/cli.md docs/reference/http.md
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import fedbo
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md")]
 
@@ -34,3 +36,16 @@ def test_architecture_names_files_that_are_there() -> None:
     assert len(named) > 10
     for name in named:
         assert (ROOT / "src/fedbo" / name).exists() or (ROOT / name).exists(), name
+
+
+def test_errors_are_quoted_as_they_are() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("src/fedbo/**/*.py"))
+    for quoted in re.findall(r"^\| `([^`]+ [^`]+)` ", text, re.M):
+        assert quoted in re.sub(r'"\s+f?"', "", code), quoted
+
+
+def test_the_federation_file_of_the_reference_is_one() -> None:
+    text = (ROOT / "docs/reference/formats.md").read_text(encoding="utf-8")
+    [file] = re.findall(r"^```toml\n(.*?)^```$", text, re.M | re.S)
+    assert len(fedbo.Federation.from_toml(file).space.parameters) == 3

@@ -1,16 +1,20 @@
-"""Check the built site: internal links, anchors and images exist, and no page loads from elsewhere.
+"""Build the site, and check it: ``python docs/build.py`` fails on anything that is not right.
 
-``python docs/check.py site`` prints what is wrong. Zensical itself checks links between pages of
-Markdown only, not images, files, or what generated HTML refers to.
+Zensical checks links between pages of Markdown. Images, other files, and what generated HTML refers
+to are checked here, and that no page loads anything from elsewhere.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+SITE = Path(__file__).parents[1] / "site"
+BUILD = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
 
 #: Elements that a browser loads without a click, and the attribute with the address.
 LOADED = {"img": "src", "script": "src", "link": "href", "source": "src", "iframe": "src"}
@@ -62,7 +66,15 @@ def is_external(url: str) -> bool:
     return url.startswith("//") or urlsplit(url).scheme in ("http", "https")
 
 
+def main() -> int:
+    built = subprocess.run(BUILD, cwd=SITE.parent, stderr=subprocess.PIPE, text=True)
+    sys.stderr.write(built.stderr)
+    if built.returncode or "griffe" in built.stderr:  # it has complained about a docstring
+        return 1
+    wrong = problems(SITE)
+    print("\n".join(wrong) or "Links, anchors and images are there; nothing loads from elsewhere")
+    return len(wrong) and 1
+
+
 if __name__ == "__main__":
-    lines = problems(Path(sys.argv[1]).resolve())
-    print("\n".join(lines) or "Links, anchors and images are there; nothing loads from elsewhere")
-    sys.exit(bool(lines))
+    sys.exit(main())
