@@ -50,8 +50,7 @@ chromium:
 		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
 
 docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
-	if [ -e docs/gallery.py ]; then .venv/bin/python docs/gallery.py --quick; \
-		else mkdir -p docs/examples && echo "# Examples" > docs/examples/index.md; fi
+	.venv/bin/python docs/gallery.py
 	.venv/bin/python docs/reference.py
 	.venv/bin/python docs/build.py
 
