@@ -51,6 +51,7 @@ chromium:
 
 docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
 	.venv/bin/python docs/gallery.py
+	.venv/bin/python docs/evidence/pictures.py
 	.venv/bin/python docs/reference.py
 	.venv/bin/python docs/build.py
 
@@ -63,7 +64,7 @@ bench: .venv-bench/stamp  ## measure the CPU time of a query: beside BoTorch and
 house: .venv/stamp  ## how large the code is: lines, levels of imports, modules that a trial crosses
 	.venv/bin/python benchmarks/house.py
 
-# docs/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Finished runs are stored.
+# docs/lab/transfer.md says which data FEDBO_DATA must hold and what the figures mean. Finished runs are stored.
 transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: five benchmarks and their picture (hours)
 	mkdir -p $(TRANSFER)
 	.venv-bench/bin/python benchmarks/table.py $${FEDBO_DATA:?is not set}/tst_svm_50x288.npz --targets odd --json $(TRANSFER)/svm.json
