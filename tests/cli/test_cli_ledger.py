@@ -70,7 +70,9 @@ def test_a_time_in_another_format_is_shown_as_it_is(log: Path, when: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["weights", "belief", "compact"])
-def test_the_content_of_a_message_is_shown_whole(log: Path, kind: Kind) -> None:
+def test_the_content_of_a_message_is_shown_whole(
+    log: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = message(scores=3, kind=kind)
     Ledger().publish(MemoryExchange(), sent)
     text = said("ledger", "--show", 1)
@@ -89,6 +91,9 @@ def test_the_content_of_a_message_is_shown_whole(log: Path, kind: Kind) -> None:
     assert kind != "compact" or f"point 0x{sent.tip.hex()} of the federation's lattice" in text
     assert kind != "belief" or f"incumbent {sent.incumbent:.6g}" in text
     assert "there is no message 9 in" in said("ledger", "--show", 9, code=1)
+    monkeypatch.chdir(log.parent)  # where the federation file tells what the tip means
+    federation(kind).save("federation.toml")
+    assert ("tip x = 0." in said("ledger", "--show", 1)) == (kind == "compact")
 
 
 def test_names_and_places_do_not_move_the_cursor(log: Path) -> None:

@@ -68,7 +68,7 @@ def new(
         typer.Option(
             metavar="EPSILON",
             help="Hand out private releases only, which together cost each member this ε; see "
-            "the table [privacy] of the file for how many there are, when, and by whom.",
+            "the privacy table of the file for how many there are, when, and by whom.",
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of these releases.")] = 1e-5,

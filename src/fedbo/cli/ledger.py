@@ -183,9 +183,18 @@ def _show_entry(number: int, entry: Entry) -> None:
         return
     content = entry.message()
     if isinstance(content, Message):
-        show_message(content, about)
+        show_message(content, about, _known(content))
     else:
         screen.facts(about | _release(content))
+
+
+def _known(message: Message) -> Federation | None:
+    """Return the federation of a message, if its file is in this folder."""
+    with contextlib.suppress(OSError, ValueError):
+        federation = Federation.load("federation.toml")
+        federation.check(message)
+        return federation
+    return None
 
 
 def _progress(progress: Progress) -> str:

@@ -33,7 +33,7 @@ def release(
 ) -> None:
     """Show a private release of all contributions, ask, make and publish it, and say what it cost.
 
-    This is for the party that the federation file names under [privacy]. It is recorded in the
+    This is for the party that the federation file names in its privacy plan. It is recorded in the
     ledger first, and refused when all planned releases were made. A hub makes its own: fedbo hub
     release.
     """
