@@ -1,0 +1,15 @@
+"""Each tutorial works as copied: its files, its commands, and what the reader should see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pages import follow
+
+TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+
+
+@pytest.mark.parametrize("name", ["optuna"])
+def test_works_as_copied(name: str, tmp_path: Path) -> None:
+    follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error")
