@@ -52,6 +52,7 @@ chromium:
 docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
 	.venv/bin/python docs/gallery.py
 	.venv/bin/python docs/evidence/pictures.py
+	.venv/bin/python docs/pictures.py
 	.venv/bin/python docs/reference.py
 	.venv/bin/python docs/build.py
 
@@ -76,7 +77,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
-	rm -f docs/reference/cli.md docs/reference/http.md
+	rm -rf docs/how/pictures docs/reference/cli.md docs/reference/http.md
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +40,30 @@ def test_architecture_names_files_that_are_there() -> None:
     assert len(named) > 10
     for name in named:
         assert (ROOT / "src/fedbo" / name).exists() or (ROOT / name).exists(), name
+
+
+def test_five_minutes_shows_that_peers_help(tmp_path: Path) -> None:
+    text = (ROOT / "docs/start/five-minutes.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
+    programs = f'python() {{ "{sys.executable}" "$@"; }}\nfedbo() {{ python -m fedbo "$@"; }}\n'
+    own = {"FEDBO_STATE": str(tmp_path / "state"), "PYTHONPATH": str(ROOT / "src")}
+    said = ""
+    for language, code in blocks:
+        if language == "python":
+            (tmp_path / "site.py").write_text(code, encoding="utf-8")
+        else:
+            command = ["sh", "-ec", programs + code]
+            said += subprocess.run(
+                command,
+                cwd=tmp_path,
+                env=os.environ | own,
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+    _, alone, together = map(ast.literal_eval, re.findall("best error (.*)", said))
+    assert all(together[trials] < alone[trials] for trials in (1, 3, 5))
+    assert "north" in said.partition("What each peer contributed")[2]
 
 
 def test_errors_are_quoted_as_they_are() -> None:
