@@ -10,6 +10,6 @@ from pages import follow
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-@pytest.mark.parametrize("name", ["optuna"])
+@pytest.mark.parametrize("name", ["optuna", "finished-studies"])
 def test_works_as_copied(name: str, tmp_path: Path) -> None:
     follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error")
