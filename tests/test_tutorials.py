@@ -13,3 +13,7 @@ TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 @pytest.mark.parametrize("name", ["optuna", "finished-studies"])
 def test_works_as_copied(name: str, tmp_path: Path) -> None:
     follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error")
+
+
+def test_the_readme_works_as_copied(tmp_path: Path) -> None:
+    follow(TUTORIALS.parents[1] / "README.md", tmp_path, PYTHONWARNINGS="error")
