@@ -31,7 +31,8 @@ Array = NDArray[np.float64]
 FOLDER = Path(__file__).parent / "how" / "pictures"
 GREY, (BLUE, RED, GREEN, PINK, ORANGE, _) = "#7d7d7d", COLOURS
 STYLE = {
-    "font.size": 11,
+    "font.size": 13,
+    "axes.titlesize": 13,
     "svg.hashsalt": "fedbo",
     "font.family": "sans-serif",
     "axes.spines.top": False,
@@ -122,7 +123,7 @@ def features() -> Figure:
     phi, (y, centre, unit) = LINE_FEDERATION.phi, standard()
     for m, colour in zip((0, 2, 5, 6), (GREEN, PINK, ORANGE, BLUE), strict=True):
         axes[0].plot(LINE, np.cos(phi.s[m] * LINE + phi.b[m]), color=colour)
-    axes[0].set_title("four of 100 shared features")
+    axes[0].set_title("four of 100 features")
     regression = Regression(phi, 0.01)
     regression.add(TRIED[:, None])
     belief = regression.posterior(y)
@@ -161,14 +162,14 @@ def message() -> Figure:
     axes[1].plot([], [], color=ORANGE, lw=6, label="cells with trials")
     axes[1].set_title(f"what a peer gets: {sent.nbytes} bytes")
     for each in axes:
-        label(each, "a parameter", "")
+        label(each, "a parameter", "", place="upper right")
         each.set_yticks([])
     return figure
 
 
 def tips() -> Figure:
     """The first trials of a newcomer, alone and with three messages."""
-    figure, axes = panels(2, height=4.2)
+    figure, axes = panels(2, height=3.8)
     messages = [
         on_plane(f"site-{n}", shift, 15, seed=n).message() for n, shift in enumerate(SHIFTS)
     ]
@@ -185,7 +186,7 @@ def tips() -> Figure:
             each.plot(*named.T, "s", color=GREEN, ms=9, label="tips of peers")
         each.plot(*places.T.astype(float), "o", color=RED, label="first trials")
         for number, (x, y) in enumerate(places.astype(float), 1):
-            each.annotate(str(number), (x, y), (6, 5), textcoords="offset points", color=RED)
+            each.annotate(str(number), (x, y), (6, -12), textcoords="offset points", color=RED)
         each.set_title(title)
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
@@ -222,12 +223,12 @@ def pool() -> Figure:
 
 def reveals() -> Figure:
     """A site's trials, and what somebody sees who reads its message."""
-    figure, axes = panels(2, height=4.2)
+    figure, axes = panels(2, height=3.8)
     agent = on_plane("site-a", (0.0, 0.0), 15, seed=6)
     places = np.array([[trial.params["x"], trial.params["y"]] for trial in agent.trials], float)
     contours(axes[0])
     axes[0].plot(*places.T, "o", color=RED, label="its trials")
-    axes[0].set_title("what the site has: trials and scores")
+    axes[0].set_title("what the site has")
     reader = fedbo.Agent(PLANE, name="reader", seed=0)
     reader.receive(agent.message())
     peers = Peers(PLANE, reader.inbox, np.empty((0, 2)), np.empty(0))
@@ -241,7 +242,7 @@ def reveals() -> Figure:
         axes[1].contour(STEPS, STEPS, inside, [0.5], colors=ORANGE, linewidths=width)
     axes[1].plot([], [], color=ORANGE, lw=2, label="cells with trials")
     axes[1].plot(*peers.tips.T, "s", color=GREEN, ms=9, label="tip")
-    axes[1].set_title("what a reader of its message sees")
+    axes[1].set_title("what a reader sees")
     handles = [each.get_legend_handles_labels() for each in axes]
     (trials, said), (rest, others) = handles
     figure.legend(trials + rest, said + others, loc="outside lower center", ncols=3)
@@ -274,7 +275,7 @@ def votes() -> Figure:
 
 def start() -> Figure:
     """Best score against trials, alone and with one message: the mean of ten pairs of sites."""
-    figure, axes = panels(1, height=3.0)
+    figure, axes = panels(1, height=2.9)
     rng, curves = np.random.default_rng(0), ([], [])
     for n in range(10):
         shift, other = (tuple(rng.normal(0.0, 0.05, 2)) for _ in range(2))
@@ -295,10 +296,10 @@ def start() -> Figure:
 # Their parts
 
 
-def panels(count: int, height: float = 3.2) -> tuple[Figure, list[Axes]]:
-    figure, axes = plt.subplots(
-        1, count, figsize=(8.4 if count > 1 else 6.4, height), squeeze=False
-    )
+def panels(count: int, height: float = 3.0) -> tuple[Figure, list[Axes]]:
+    figure, axes = plt.subplots(1, count, figsize=(6.6, height), squeeze=False)
+    for each in axes[0, :count] if count > 1 else ():
+        each.set_xticks([0.0, 0.5, 1.0])
     return figure, list(axes[0])
 
 
@@ -309,11 +310,11 @@ def band(axes: Axes, mean: Array, deviation: Array, colour: str, name: str) -> N
     axes.plot(LINE, mean, color=colour, label=name)
 
 
-def label(axes: Axes, x: str, y: str) -> None:
+def label(axes: Axes, x: str, y: str, place: str = "best") -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=9)
+        axes.legend(loc=place, fontsize=10, handlelength=1.2)
 
 
 def plane() -> Array:

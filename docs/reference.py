@@ -74,7 +74,7 @@ def options(command: click.Command, context: click.Context) -> Iterator[str]:
         needs_value = is_option and not getattr(parameter, "is_flag", False)
         shown = ", ".join(names) if is_option else parameter.make_metavar(context)
         value = parameter.make_metavar(context).removesuffix(" RANGE") if needs_value else ""
-        rows.append(f"| `{cell(f'{shown} {value}')}` | {cell(meaning(parameter))} |")
+        rows.append(f"| `{shown} {value}".rstrip() + f"` | {cell(meaning(parameter))} |")
     if rows:
         yield "| | |\n|---|---|\n" + "\n".join(rows) + "\n"
 
