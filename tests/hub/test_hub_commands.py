@@ -96,7 +96,7 @@ def test_nothing_is_created_if_the_invitation_cannot_be_made(place: Path) -> Non
 def test_lines_to_copy_are_never_broken() -> None:
     create()
     lines = terminal.run("hub", "invite", "liver", columns=40).splitlines()
-    assert [line for line in lines if re.fullmatch(rf"  {INVITATION.pattern}", line)]
+    assert [line for line in lines if INVITATION.fullmatch(line)]
     assert "  fedbo join http://127.0.0.1:8765 --invite - < invitation.txt" in lines
 
 

@@ -114,7 +114,7 @@ def create(
         store.create_federation(connection, name, agreed, actor=COMMAND_LINE)
         invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
     where = without_password(settings.db)
-    screen.say(f"The federation {name!r} ({agreed.fingerprint}) was created in {where}.")
+    screen.say(f"The federation {name!r} ({agreed.fingerprint}) was created in {where}.", err=True)
     _show(invited, settings)
 
 
@@ -296,17 +296,19 @@ def audit(
 
 
 def _show(invited: NewInvitation, settings: Settings) -> None:
+    """Print an invitation: only it goes to standard output, which may be a file."""
     members = "one member" if invited.uses == 1 else f"{invited.uses:,} members"
     screen.say(
         f"With this invitation {members} can join until {screen.moment(invited.expires)}. It is "
-        "not shown again; give it only to those who may join:"
+        "not shown again; give it only to those who may join:\n",
+        err=True,
     )
-    screen.copied(invited.invitation)
-    screen.say("Save it as invitation.txt, since commands can be seen by others; then:")
+    typer.echo(invited.invitation)
+    screen.say("\nSave it as invitation.txt, since commands can be seen by others; then:", err=True)
     host = platform.node() if settings.host in _ANYWHERE else settings.host
     address = f"http{'s' * bool(settings.tls_certificate)}://{host}:{settings.port}"
     address = settings.public_url.rstrip("/") or address
-    screen.copied(f"fedbo join {shlex.quote(address)} --invite - < invitation.txt")
+    screen.copied(f"fedbo join {shlex.quote(address)} --invite - < invitation.txt", err=True)
 
 
 def _warn_of_open(connection: Connection, name: str) -> None:

@@ -23,16 +23,16 @@ def lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def say(text: str, style: str = "", indent: int = 0) -> None:
+def say(text: str, style: str = "", indent: int = 0, *, err: bool = False) -> None:
     """Print a sentence as it is: nothing in it counts as markup or can move the cursor."""
-    console, sentence = Console(), Text(lines(text), style=style)
+    console, sentence = Console(stderr=err), Text(lines(text), style=style)
     indented = Padding(sentence, (0, 0, 0, indent)) if indent else sentence
     console.print(indented, width=min(_WIDTH, console.width))
 
 
-def copied(line: str) -> None:
+def copied(line: str, *, err: bool = False) -> None:
     """Print a line to copy; it is not broken, whatever the width of the terminal."""
-    Console().print(Text(f"\n  {printable(line)}\n"), soft_wrap=True)
+    Console(stderr=err).print(Text(f"\n  {printable(line)}\n"), soft_wrap=True)
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
