@@ -10,7 +10,7 @@ from pages import follow
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-@pytest.mark.parametrize("name", ["optuna", "finished-studies"])
+@pytest.mark.parametrize("name", ["optuna", "finished-studies", "hub"])
 def test_works_as_copied(name: str, tmp_path: Path) -> None:
     follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error")
 
