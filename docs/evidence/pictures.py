@@ -1,7 +1,7 @@
 """Draw pictures of the evidence from the tables of its pages: `python docs/evidence/pictures.py`.
 
 Each picture shows figures of the table of the page with the same name, so that a picture and its
-page cannot differ. They are written to ``docs/evidence/drawn``.
+page cannot differ. They have no background, and their colours suit a light page and a dark one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,24 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedbo.insight.colours import COLOURS
+
 HERE = Path(__file__).parent
-BLACK, GREY, BLUE, ORANGE, GREEN = "black", "#999999", "#0072B2", "#D55E00", "#009E73"
+GREY, (BLUE, RED, GREEN, *_) = "#7d7d7d", COLOURS
+STYLE = {
+    "font.size": 13,
+    "axes.titlesize": 13,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "lines.linewidth": 2,
+    "savefig.transparent": True,
+    "svg.hashsalt": "fedbo",
+    "figure.constrained_layout.use": True,
+    **{f"{name}.color": GREY for name in ("text", "xtick", "ytick")},
+    **{f"axes.{name}color": GREY for name in ("edge", "label", "title")},
+}
 
 
 def table(page: str) -> list[list[str]]:
@@ -36,11 +52,15 @@ def number(cell: str) -> float:
     return numbers(cell)[0]
 
 
-def panels(count: int, height: float = 3.2, share: bool = True) -> tuple[Figure, list[Axes]]:
-    figure, axes = plt.subplots(1, count, figsize=(9, height), sharey=share, layout="constrained")
-    for each in axes:
-        each.spines[["top", "right"]].set_visible(False)
+def panels(count: int, height: float = 3.6, share: bool = True) -> tuple[Figure, list[Axes]]:
+    figure, axes = plt.subplots(1, count, figsize=(8, height), sharey=share)
     return figure, list(axes)
+
+
+def legend(figure: Figure) -> None:
+    """Name the lines of the first panel below all panels."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def attacks() -> Figure:
@@ -53,26 +73,26 @@ def attacks() -> Figure:
     for column, (panel, trials) in enumerate(zip(axes, (5, 10, 20), strict=True), start=1):
         believed = [number(row[column]) for row in (honest, *adaptive)]
         refused = [number(listed[column])] * len(sybils)
-        panel.plot(sybils, believed, "o-", color=ORANGE, label="no list of members")
-        panel.axhline(number(alone[column]), color=BLACK, ls="--", label="alone")
+        panel.plot(sybils, believed, "o-", color=RED, label="no list of members")
+        panel.axhline(number(alone[column]), color=GREY, ls="--", label="alone")
         panel.plot(sybils, refused, "o-", color=BLUE, label="members listed")
-        panel.set_title(f"after {trials} evaluations", loc="left", fontsize="medium")
+        panel.set_title(f"after {trials} evaluations")
         panel.set(xlabel="adaptive Sybils", ylim=(0, None))
     axes[0].set_ylabel("mean regret")
-    axes[2].legend(frameon=False)
+    legend(figure)
     return figure
 
 
 def speed() -> Figure:
     """CPU time of a query in two and in six dimensions, a bar for each program."""
     rows = table("speed")
-    figure, axes = panels(2, height=2.6)
+    figure, axes = panels(2, height=2.8)
     for panel, column, D in zip(axes, (1, 3), (2, 6), strict=True):
         colors = [BLUE if row[0].startswith("fedbo") else GREY for row in rows]
         bars = panel.barh(range(len(rows)), [number(row[column]) for row in rows], color=colors)
         panel.bar_label(bars, fmt="%g ms", padding=3)
-        panel.set_title(f"D = {D}", loc="left", fontsize="medium")
-        panel.set_xlabel("CPU time of a query, ms")
+        panel.set_title(f"D = {D}")
+        panel.set_xlabel("CPU time, ms")
         panel.margins(x=0.2)
     names = [
         row[0].replace("`", "").removesuffix(" (fit and pathwise Thompson sampling)")
@@ -88,20 +108,20 @@ def paper() -> Figure:
     rows = table("paper")
     young, old, *_, few, many = rows
     figure, (left, right) = panels(2, share=False)
-    names = ["TS", "FTS, peers with\n40 trials", "FTS, peers with\n100 trials"]
+    names = ["TS", "FTS, peers'\n40 trials", "FTS, peers'\n100 trials"]
     regret = [number(young[1]), number(young[2]), number(old[2])]
     bars = left.bar(names, regret, color=[GREY, BLUE, BLUE], width=0.6)
     left.bar_label(bars, fmt="%.3f", padding=2)
     left.margins(y=0.15)
-    left.set_title("synthetic functions", loc="left", fontsize="medium")
+    left.set_title("synthetic functions")
     left.set_ylabel("mean regret of 50 iterations")
     peers = [numbers(row[0])[-1] for row in (few, many)]
-    for column, name, color in ((4, "TAF", GREEN), (3, "RGPE", ORANGE), (2, "FTS", BLUE)):
+    for column, name, color in ((4, "TAF", GREEN), (3, "RGPE", RED), (2, "FTS", BLUE)):
         seconds = [number(row[column]) for row in (few, many)]
         right.plot(peers, seconds, "o-", color=color, label=name)
     right.set(xscale="log", yscale="log", xlabel="peers")
-    right.set_title("CPU seconds of 50 iterations", loc="left", fontsize="medium")
-    right.legend(frameon=False)
+    right.set_title("CPU seconds of 50 iterations")
+    right.legend()
     return figure
 
 
@@ -110,25 +130,26 @@ def scale() -> Figure:
     rows = table("scale")
     kinds = {
         "all, or 1,024 at random": (BLUE, [row for row in rows if "most like" not in row[1]]),
-        "the 1,024 most alike": (ORANGE, [row for row in rows if "most like" in row[1]]),
+        "the 1,024 most alike": (RED, [row for row in rows if "most like" in row[1]]),
     }
     figure, axes = panels(3)
     for column, (panel, queries) in enumerate(zip(axes, (5, 10, 20), strict=True), start=2):
-        panel.axhline(1.0, color=BLACK, ls="--", label="alone")
+        panel.axhline(1.0, color=GREY, ls="--", label="alone")
         for label, (color, heard) in kinds.items():
-            beside = 1.5 if color == ORANGE else 1.0  # so that intervals do not hide each other
+            beside = 1.5 if color == RED else 1.0  # so that intervals do not hide each other
             agents = [beside * number(row[0]) for row in heard]
             ratio, low, high = zip(*(numbers(row[column]) for row in heard), strict=True)
             panel.plot(agents, ratio, "o-", color=color, label=label)
             panel.vlines(agents, low, high, color=color)
-        panel.set_title(f"after {queries} queries", loc="left", fontsize="medium")
+        panel.set_title(f"after {queries} queries")
         panel.set(xscale="log", xlabel="agents")
     axes[0].set_ylabel("regret / regret alone")
-    axes[0].legend(frameon=False, loc="upper left")
+    legend(figure)
     return figure
 
 
 if __name__ == "__main__":
     (HERE / "drawn").mkdir(exist_ok=True)
+    plt.rcParams.update(STYLE)
     for draw in (attacks, speed, paper, scale):
-        draw().savefig(HERE / "drawn" / f"{draw.__name__}.png", dpi=120)
+        draw().savefig(HERE / "drawn" / f"{draw.__name__}.svg")
