@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,19 @@ def test_five_minutes_shows_that_peers_help(tmp_path: Path) -> None:
     _, alone, together = map(ast.literal_eval, re.findall("best error (.*)", said))
     assert all(together[trials] < alone[trials] for trials in (1, 3, 5))
     assert "north" in said.partition("What each peer contributed")[2]
+
+
+def test_the_first_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shared").mkdir()
+    fedbo.Federation({"x": fedbo.Float(0, 1)}).save("federation.toml")
+    text = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    names: dict[str, Any] = {"objective": lambda trial: -abs(trial.suggest_float("x", 0, 1) - 0.3)}
+    exec(code, names)
+    names["sampler"].flush()
+    assert len([*tmp_path.glob("shared/folder/*/*.fedbo")]) == 1
 
 
 def test_errors_are_quoted_as_they_are() -> None:
