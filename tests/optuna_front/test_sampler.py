@@ -190,6 +190,7 @@ def test_own_parameters_are_tuned_with_the_federations() -> None:
     ]
     sources = [trial.source for trial in agent.trials]
     assert sources[:3] == ["initial"] * 3 and "told" not in sources
+    assert (study.trials[0].params["kind"], study.trials[0].params["own"]) == ("a", 0.5)
     study.sampler.flush()
     (message,) = exchange.fetch(FEDERATION)
     FEDERATION.check(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -17,7 +18,7 @@ from optuna.distributions import (
 )
 
 from fedbo.space import Categorical, Float, Int, Parameter, Space
-from fedbo.space.axis import to_builtin
+from fedbo.space.axis import Value, to_builtin
 from fedbo.space.space import MOST_DIMENSIONS
 
 SearchSpace = dict[str, BaseDistribution]
@@ -67,6 +68,21 @@ def distribution_of(parameter: Parameter) -> BaseDistribution:
         return CategoricalDistribution(tuple(parameter.choices))
     kind = IntDistribution if isinstance(parameter, Int) else FloatDistribution
     return kind(**{field: getattr(parameter, field) for field in _FIELDS})
+
+
+def middle(name: str, distribution: BaseDistribution) -> Value | None:
+    """Return the middle of a range on its scale, or the first choice; None if fedbo cannot tune it.
+
+    >>> middle("x", FloatDistribution(0.0, 2.0)), middle("kind", CategoricalDistribution("ab"))
+    (1.0, 'a')
+    """
+    parameters, _ = tunable({name: distribution})
+    if not parameters:
+        return None
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[0]
+    space = Space(parameters)
+    return space.decode(space.snap(np.full((1, space.dimensions), 0.5))[0])[name]
 
 
 def misfit(

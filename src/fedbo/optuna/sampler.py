@@ -42,7 +42,7 @@ from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
 from fedbo.optuna import private
-from fedbo.optuna.distributions import SearchSpace, advice, misfit
+from fedbo.optuna.distributions import SearchSpace, advice, middle, misfit
 from fedbo.optuna.mail import Courier, Mail
 from fedbo.optuna.study import Options, StudyAgent, show_asked, write_asked
 from fedbo.policy import Policy, TipsThenPool
@@ -86,7 +86,8 @@ class FederatedSampler(BaseSampler):
         progress: Whether to tell a hub, for its page, the study's number of trials, its best score
             and its estimate of the trials that peers have saved. Default: False.
         independent_sampler: Samples parameters that only some trials have, and those that are not
-            the federation's in the first trial. Default: Optuna's `TPESampler`.
+            the federation's in the first trial. Default: Optuna's `TPESampler`, and the middle of
+            each range in the first trial, because peers know good settings of the others.
         ledger: The log of all messages that are sent. Default: the user's log.
 
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -146,6 +147,7 @@ class FederatedSampler(BaseSampler):
         _check_options(self._options)
         usual = TPESampler(seed=None if seed is None else int(seed) % 2**32)
         self.independent_sampler = independent_sampler or usual
+        self._begins_in_the_middle = federation is not None and independent_sampler is None
         if exchange is not None and federation is None:
             raise ValueError(_NO_FEDERATION)
         self._ledger = ledger
@@ -267,6 +269,10 @@ class FederatedSampler(BaseSampler):
         _check_one_objective(study)
         if self._is_ours(param_name):
             return self._value(study, trial, param_name, param_distribution)
+        if self._begins_in_the_middle and not private.has_complete(study):
+            value = middle(param_name, param_distribution)  # beside a tip of peers
+            if value is not None:
+                return _fitted(value, param_distribution)
         return self.independent_sampler.sample_independent(
             study, trial, param_name, param_distribution
         )

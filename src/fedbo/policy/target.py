@@ -291,6 +291,16 @@ class Target:
         beside = Beside(self.space, shared)
         return self.maximiser(self._restricted(self.own_draw()), beside, None, None)
 
+    def beside_best(self, shared: Array) -> Array:
+        """Return a point with these shared coordinates and the own ones of the best trial.
+
+        Before a score, the own ones are in the middle of their ranges.
+        """
+        if not self.own_dimensions:
+            return shared
+        best = self.X[self.merit.argmax()] if len(self.y) else np.full(self.space.dimensions, 0.5)
+        return self.space.snap(np.append(shared, best[len(shared) :])[None])[0]
+
     def _restricted(self, function: SampledFunction) -> SampledFunction:
         return function if self.restrict is None else self.restrict(function)
 
