@@ -299,7 +299,8 @@ class Target:
         if not self.own_dimensions:
             return shared
         best = self.X[self.merit.argmax()] if len(self.y) else np.full(self.space.dimensions, 0.5)
-        return self.space.snap(np.append(shared, best[len(shared) :])[None])[0]
+        x: Array = self.space.snap(np.append(shared, best[len(shared) :])[None])[0]
+        return x
 
     def _restricted(self, function: SampledFunction) -> SampledFunction:
         return function if self.restrict is None else self.restrict(function)
