@@ -16,7 +16,7 @@ from contracts.studies import settle
 from optuna.distributions import FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.trial import TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo import (
     Agent,
@@ -139,20 +139,25 @@ def constrain(trial: optuna.Trial, value: float) -> None:
 
 
 def test_constraints_are_kept_and_never_leave() -> None:
-    def constrained(trial: optuna.Trial) -> float:
-        value = bowl(trial)
-        constrain(trial, 0.5 - trial.params["x"])
-        return value
+    def constraints(trial: FrozenTrial) -> tuple[float]:
+        return (0.5 - trial.params["x"],)
 
     exchange = MemoryExchange()
-    study = study_of(FederatedSampler(FEDERATION, exchange, seed=1))
-    study.optimize(constrained, n_trials=20)
+    sampler = FederatedSampler(FEDERATION, exchange, seed=1, constraints_func=constraints)
+    study = study_of(sampler)
+    study.optimize(bowl, n_trials=20)
     feasible = [trial for trial in study.trials if trial.params["x"] >= 0.5]
     assert len(feasible) >= 10
     study.sampler.flush()
     (message,) = exchange.fetch(FEDERATION)
     assert message.sequence == message.t_n == len(feasible)
     assert StoredStudy(study, FEDERATION).message(exchange).body == message.body
+
+
+def test_constraints_must_be_numbers() -> None:
+    study = study_of(FederatedSampler(FEDERATION, constraints_func=lambda trial: [0.0, math.nan]))
+    with pytest.raises(ValueError, match=r"returned \[0.0, nan\] for trial 0, expected numbers"):
+        study.optimize(bowl, n_trials=1)
 
 
 def test_a_trial_without_the_constraint_of_others_counts_as_failed() -> None:

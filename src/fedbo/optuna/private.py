@@ -11,13 +11,15 @@ Optuna has no public equivalent. No other file of fedbo uses private names, and
                            those of one bracket. A cache saves reading the storage twice in a trial.
 ``fixed_params``           The system attribute that marks a trial as enqueued.
 ``no-name-``               The beginning of the names that Optuna makes up.
-``constraints``            The system attribute with a trial's constraints, in Optuna 4.
+``constraints``            The system attribute with what a ``constraints_func`` has returned.
 =========================  ========================================================================
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -69,10 +71,21 @@ def show_trial_attribute(study: Study, trial: FrozenTrial, key: str, value: str)
 
 
 def constraints(trial: FrozenTrial) -> dict[str, float]:
-    """Return a trial's constraints by name; Optuna 4 numbers them."""
+    """Return a trial's constraints by name; those of a ``constraints_func`` have numbers."""
     if hasattr(FrozenTrial, "constraints"):
         return trial.constraints
     return {str(i): c for i, c in enumerate(trial.system_attrs.get("constraints") or [])}
+
+
+def set_constraints(study: Study, trial: FrozenTrial, values: Sequence[float]) -> None:
+    """Store what a ``constraints_func`` has returned for a trial, as Optuna's samplers do."""
+    constraints = [float(value) for value in values]
+    if any(map(math.isnan, constraints)):
+        raise ValueError(
+            f"constraints_func returned {constraints} for trial {trial.number}, expected numbers, "
+            "of which none is above 0 if the trial is feasible"
+        )
+    set_trial_attribute(study, trial, "constraints", constraints)
 
 
 def is_enqueued(trial: FrozenTrial) -> bool:

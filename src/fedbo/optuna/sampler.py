@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import optuna
@@ -44,7 +44,7 @@ from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, advice, middle, misfit
 from fedbo.optuna.mail import Courier, Mail
-from fedbo.optuna.study import Options, StudyAgent, show_asked, write_asked
+from fedbo.optuna.study import SCORED, Options, StudyAgent, show_asked, write_asked
 from fedbo.policy import Policy, TipsThenPool
 from fedbo.space import Float
 from fedbo.space.axis import Value
@@ -88,6 +88,8 @@ class FederatedSampler(BaseSampler):
         independent_sampler: Samples parameters that only some trials have, and those that are not
             the federation's in the first trial. Default: Optuna's `TPESampler`, and the middle of
             each range in the first trial, because peers know good settings of the others.
+        constraints_func: Returns the constraints of a trial that has ended, of which none is above
+            0 if the trial is feasible. With Optuna 5, ``trial.set_constraint`` is the better way.
         ledger: The log of all messages that are sent. Default: the user's log.
 
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -111,6 +113,7 @@ class FederatedSampler(BaseSampler):
         signed: bool | None = None,
         progress: bool = False,
         independent_sampler: BaseSampler | None = None,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         if isinstance(federation, str | os.PathLike):
@@ -150,6 +153,7 @@ class FederatedSampler(BaseSampler):
         self._begins_in_the_middle = federation is not None and independent_sampler is None
         if exchange is not None and federation is None:
             raise ValueError(_NO_FEDERATION)
+        self._constraints_func = constraints_func
         self._ledger = ledger
         self._begin()
 
@@ -285,6 +289,8 @@ class FederatedSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         self.independent_sampler.after_trial(study, trial, state, values)
+        if self._constraints_func is not None and state in SCORED:
+            private.set_constraints(study, trial, self._constraints_func(trial))
         with self._lock:
             self._study_agent(study).end(trial, state)
             if self._mail is not None:
