@@ -131,8 +131,9 @@ def _parser(command: Callable[[], None]) -> argparse.ArgumentParser:
     """Create the parser of a command, whose help is its docstring."""
     result = contest_parser(inspect.getdoc(command))
     add = result.add_argument
-    text = f"some of {', '.join(COMPETITORS)}; default: all; {' and '.join(ALONE)} always compete"
-    add("--policies", type=some([*COMPETITORS]), metavar="A,B,...", help=text)
+    text = f"some of {', '.join(COMPETITORS)}; default: all; {' and '.join(ALONE)} always compete. "
+    text += "Your own: MODULE:CLASS, such as mine:Mine for the class Mine in mine.py in this folder"
+    add("--policies", type=_competitors, metavar="A,B,...", help=text)
     add("--no-outside", action="store_true", help="leave out the samplers of Optuna and BoTorch")
     text = "runs of these samplers, which are slow, on a target; default: 3"
     add("--outside-seeds", type=positive, default=3, metavar="N", help=text)
@@ -141,6 +142,17 @@ def _parser(command: Callable[[], None]) -> argparse.ArgumentParser:
     text = f"trials that peers have made; default: {HISTORY}"
     add("--history", type=positive, default=HISTORY, metavar="T", help=text)
     return result
+
+
+def _competitors(text: str) -> tuple[str, ...]:
+    """Parse names of competitors. A policy with the name MODULE:CLASS can compete from now on."""
+    for name in (name.strip() for name in text.split(",") if ":" in name):
+        try:
+            runs.POLICIES[name] = runs.imported(name)
+        except (ImportError, AttributeError, TypeError) as error:
+            raise argparse.ArgumentTypeError(f"{name} cannot compete: {error}") from None
+        COMPETITORS[name] = name
+    return some([*COMPETITORS])(text)
 
 
 def chosen(options: argparse.Namespace) -> list[str]:

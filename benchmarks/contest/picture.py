@@ -48,6 +48,7 @@ def drawn(panels: dict[str, Figures]) -> Figure:
             BEST_FIRST: (BEST_FIRST, COLOURS[1], "-"),
             TOLD: (TOLD, COLOURS[2], "-"),
             TPE: (TPE, COLOURS[2], "--"),
+            **{name: (name, COLOURS[3], "-") for name in policies if ":" in name},  # one's own
         }
         for name in (name for name in looks if name in policies):
             curve, (text, colour, line) = np.array(policies[name]["curve"]), looks[name]

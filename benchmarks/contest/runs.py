@@ -12,8 +12,11 @@ settings of the peers (`peers.first_settings`), then EI.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +45,16 @@ POLICIES: dict[str, Callable[[], fedbo.Policy]] = {
     "TAF": fedbo.TAF,
     DEFAULT.__name__: DEFAULT,
 }
+
+
+def imported(name: str) -> type[fedbo.Policy]:
+    """Import a policy that is not fedbo's, such as "mine:Mine"; modules may be in this folder."""
+    module, _, attribute = name.partition(":")
+    sys.path.append(os.getcwd())
+    policy = getattr(import_module(module), attribute)
+    if not (isinstance(policy, type) and issubclass(policy, fedbo.Policy)):
+        raise TypeError("it is no subclass of fedbo.Policy")
+    return policy
 
 
 class Run(NamedTuple):
@@ -212,7 +225,9 @@ def _runs(
                         sent[agreed.kind, h] = peers.messages(agreed, histories[h], h)
                     received = [sent[agreed.kind, h][n] for n in met]
                     compute = partial(play, ground, policy, received, target, seed, trials)
-                    yield Run(name, target, seed, compute, (options.history, str(most)))
+                    module = type(policy).__module__
+                    source = FEDBO if module.startswith("fedbo.") else (*FEDBO, module)
+                    yield Run(name, target, seed, compute, (options.history, str(most)), source)
 
 
 def _of_sampler(

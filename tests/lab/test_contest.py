@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,32 @@ def test_a_table_from_file_to_json_and_once_more_from_stored_runs(
     monkeypatch.setattr(runs, "play", lambda *_: pytest.fail("a finished run runs again"))
     command(compare.table, path, *short, "--policies", "FTS,RGPE,best-first")
     assert json.loads(out.read_text())["policies"]["RGPE"] == result["policies"]["RGPE"]
+
+
+def test_a_policy_of_ones_own(
+    path: Path, command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(compare, "COMPETITORS", {**compare.COMPETITORS})
+    monkeypatch.setattr(runs, "POLICIES", {**runs.POLICIES})
+    mine = Path("mine_in_a_contest.py")
+    mine.write_text("import fedbo\n\n\nclass Mine(fedbo.EI, frozen=True):\n    pass\n\n\nX = 1\n")
+    short = ("--seeds", 1, "--jobs", 1, "--trials", 5, "--history", 8, "--cache", "runs")
+    name = f"{mine.stem}:Mine"
+    command(compare.table, path, *short, "--policies", name, "--json", "out.json")
+    result = json.loads(Path("out.json").read_text())
+    assert result["runs"][name] == result["runs"]["EI"]  # whose queries it makes
+    assert picture.drawn({"own": result}).axes[0].get_legend_handles_labels()[1] == [
+        "EI alone",
+        name,
+    ]
+    source = (*stored.FEDBO, mine.stem)  # a stored run is of this file, and of no other
+    assert store.source_digest(*source) != store.source_digest(*stored.FEDBO)
+    for wrong in (f"{mine.stem}:Your", f"{mine.stem}:X", "not_a_module:Mine"):
+        with pytest.raises(SystemExit):
+            command(compare.table, path, "--policies", wrong)
+        assert f"{wrong} cannot compete" in " ".join(capsys.readouterr().err.split())
 
 
 def test_columns_are_mapped_to_the_cube_and_doubles_left_out(path: Path) -> None:
