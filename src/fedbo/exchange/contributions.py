@@ -14,7 +14,7 @@ from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Release
-from fedbo.privacy.budget import check_signer, next_release, one_each, releases_made
+from fedbo.privacy.budget import check_signer, next_number, next_release, one_each
 
 
 def make_release(
@@ -59,7 +59,7 @@ def make_release(
             f"of them from {plan.least_trials} trials or more, as the plan asks for"
         )
     if ask is not None:
-        ask(releases_made(recorded) + 1, counted)
+        ask(next_number(federation, recorded), counted)
     release = ledger.add_release(
         federation, lambda made: next_release(federation, made, counted, keys=keys)
     )

@@ -110,6 +110,15 @@ def check_signer(federation: Federation, keys: KeyPair | None) -> None:
         )
 
 
+def next_number(federation: Federation, released: Sequence[Release], lost: int = 0) -> int:
+    """Return the number of the next release; raise `BudgetSpent` if all planned ones were made."""
+    made = releases_made(released, lost)
+    if made < federation.require_plan().releases:
+        return made + 1
+    cost = statement(released) if released else f"There were {made}."
+    raise BudgetSpent(f"all planned releases were made, so there cannot be another one. {cost}")
+
+
 def next_release(
     federation: Federation,
     released: Sequence[Release],
@@ -145,7 +154,6 @@ def next_release(
     Traceback (most recent call last):
     fedbo.privacy.budget.BudgetSpent: all planned releases were made...
     """
-    plan = federation.require_plan()
     contributed = [message for message in contributions if message is not None]
     counts = Counter(name for message in contributed for name in _member(message))
     if twice := [name for name, n in counts.items() if n > 1]:
@@ -155,10 +163,6 @@ def next_release(
             "promised is for one"
         )
     check_signer(federation, keys)
-    made = releases_made(released, lost)
-    if made >= plan.releases:
-        cost = statement(released) if released else f"There were {made}."
-        raise BudgetSpent(f"all planned releases were made, so there cannot be another one. {cost}")
-    quiet = composed(federation, contributions, None, made + 1)
+    quiet = composed(federation, contributions, None, next_number(federation, released, lost))
     release = noisy(federation, quiet, source)
     return release if keys is None else keys.sign(release)
