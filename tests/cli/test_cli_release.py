@@ -61,8 +61,11 @@ def test_releases_are_made_and_published_until_the_budget_is_spent(place: Folder
     release("--unsigned")
     last = published(place)
     assert last.sequence == 2
-    assert "all planned releases were made" in release("--unsigned", code=1)
+    spent_text = release("--unsigned", code=1)
+    assert "all planned releases were made" in spent_text
+    assert "would sum up" not in spent_text  # nothing is offered that cannot be made
     assert published(place) == last
+    assert "2 messages left this machine" in said("ledger")  # one for each release
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)])

@@ -132,7 +132,13 @@ def _list(entries: Iterable[Entry]) -> None:
         much = ("", "") if entry.action in _NOTHING_LEFT else (entry.t_n, entry.nbytes)
         rows.append((number, _local(entry.when), entry.agent, entry.to, *much, what))
     screen.table(("no.", "when", "agent", "to", "trials", "bytes", "what"), rows)
-    left = [entry for _, entry in latest.values() if entry.action not in _NOTHING_LEFT]
+    sent = {entry.content for _, entry in latest.values() if entry.action == "sent"}
+    left = [
+        entry
+        for _, entry in latest.values()
+        if entry.action not in _NOTHING_LEFT
+        and not (entry.action == "handed out" and entry.content in sent)  # that is the same message
+    ]
     _say_costs(entry for _, entry in latest.values())
     screen.say(
         f"\n{screen.count(len(left), 'message')} left this machine, "
