@@ -17,7 +17,7 @@ def test_an_app_that_flower_can_build(tmp_path):
     folder = tmp_path / "my-fleet"
     result = CliRunner().invoke(app, ["flower", "new", str(folder)])
     assert result.exit_code == 0, result.output
-    assert "flwr run . --stream" in result.output
+    assert f"flwr run {folder} --stream" in result.output
     config, warnings = load_and_validate(folder / "pyproject.toml")
     assert not warnings
     assert config["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_fleet.client_app:app"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -26,8 +27,8 @@ def new(
         f"{folder} has a Flower app now. What a node evaluates is in {package}/objective.py. It "
         "runs as it stands, with ten simulated nodes:"
     )
-    screen.copied(f"cd {folder}")
-    screen.copied('flwr run . --stream --federation-config "num-supernodes=10"')
+    app_path = shlex.quote(str(folder))
+    screen.copied(f'flwr run {app_path} --stream --federation-config "num-supernodes=10"')
 
 
 @app.command()
