@@ -145,6 +145,9 @@ class PolicyContract:
         assert trial.peer is None
         if trial.source in ("tip", "pool"):
             assert trial.credit.keys() <= peers
+            assert trial.credit, (
+                "a query of a tip or the pool has the shares of its peers as credit"
+            )
             assert min(trial.credit.values()) > 0.0
             assert sum(trial.credit.values()) <= 1.0 + 1e-9
         else:
