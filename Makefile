@@ -6,7 +6,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 TRANSFER = results/transfer
 OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
 
-.PHONY: help demo lint test test-all test-flower chromium docs docs-serve bench house transfer clean
+.PHONY: help demo lint test test-all test-flower chromium wheel docs docs-serve bench house transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -48,6 +48,13 @@ chromium:
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
 			install --no-install-recommends chromium fonts-liberation >/dev/null || \
 		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
+
+wheel: .venv/stamp  ## build, check and try the wheel, as a release does
+	rm -rf dist
+	.venv/bin/python -m build
+	.venv/bin/twine check --strict dist/*
+	.venv/bin/check-wheel-contents dist
+	.venv/bin/pytest -q tests/test_wheel.py
 
 docs: .venv/stamp  ## build the documentation in site/; a warning or a broken link is an error
 	.venv/bin/python docs/gallery.py
