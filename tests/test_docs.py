@@ -35,6 +35,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
 
 
+def test_links_of_the_readme_work_on_pypi_too() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"""\]\(([^)\s]*)|(?:src|href|srcset)=["']([^"']*)""", text)
+    assert len(links) > 10
+    for link in map("".join, links):
+        assert link.startswith("https://"), link
+
+
 def test_architecture_names_files_that_are_there() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"`(\w+/[\w/]*(?:\.py|/))`", text)
