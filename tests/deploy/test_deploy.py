@@ -1,4 +1,7 @@
-"""The container of the hub: linted, without secrets, not as root, and with settings that exist."""
+"""The container of the hub: linted, without secrets, not as root, and with settings that exist.
+
+The other files that are no Python, such as GitHub's workflows and forms, are linted here, too.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,11 @@ def tool(name: str) -> str:
     return program
 
 
+def passes(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def instructions() -> list[tuple[str, str]]:
     """The instructions of the Dockerfile, with continued lines joined."""
     text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
@@ -48,11 +56,28 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_the_files_are_valid() -> None:
-    schema = [tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
-    for check in [tool("hadolint"), DEPLOY / "Dockerfile"], [*schema, DEPLOY / "compose.yaml"]:
-        done = subprocess.run(check, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("compose-spec", "deploy/compose.yaml"),
+        ("citation-file-format", "CITATION.cff"),
+        ("dependabot", ".github/dependabot.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-workflows", ".github/workflows/*.yml"),
+    ],
+)
+def test_the_files_are_valid(schema: str, files: str) -> None:
+    options = ["--builtin-schema", f"vendor.{schema}", "--default-filetype", "yaml"]
+    passes(tool("check-jsonschema"), *options, *ROOT.glob(files))
+
+
+def test_the_dockerfile_is_sound() -> None:
+    passes(tool("hadolint"), DEPLOY / "Dockerfile")
+
+
+def test_workflows_have_few_rights_and_pinned_actions() -> None:
+    passes(tool("zizmor"), "--offline", "--persona=pedantic", ROOT / ".github")
 
 
 def test_images_have_versions_and_what_is_copied_exists(compose: dict[str, Any]) -> None:
