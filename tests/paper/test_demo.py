@@ -12,16 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from scipy.stats import ttest_1samp
 
 import fedbo
+from fedbo_paper.demo import figure as demo_figure
 from fedbo_paper.demo import hub as demo_hub
-from fedbo_paper.demo import screen as demo_screen
 from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.demo.outcome import Outcome
 from fedbo_paper.demo.site import Repeat, play
 
-SMALL = Demo(agents=4, trials=7, repeats=6)
 PATIENCE = 300.0  # seconds; it takes a few on a machine that is not busy
 
 
@@ -29,13 +27,6 @@ def made_up(scores: np.ndarray) -> Outcome:
     R, _, N, T = scores.shape
     finished = [Repeat(r, scores[r], received=3, nbytes=190) for r in reversed(range(R))]
     return Outcome(Demo(agents=N, trials=T, repeats=R), finished)
-
-
-def random_scores(demo: Demo = SMALL) -> np.ndarray:
-    shape = (demo.repeats, len(MODES), demo.agents, demo.trials)
-    scores = np.random.default_rng(0).uniform(0.3, 0.8, shape)
-    scores[:, MODES.index("together")] += 0.1
-    return scores
 
 
 def test_each_site_arrives_once_at_each_place() -> None:
@@ -48,45 +39,70 @@ def test_each_site_arrives_once_at_each_place() -> None:
 
 
 class TestOutcome:
-    def test_numbers_against_a_loop(self) -> None:
-        scores = random_scores()
-        outcome = made_up(scores)
-        alone, together = MODES.index("alone"), MODES.index("together")
-        for t in range(1, SMALL.trials + 1):
-            leads = [
-                np.mean(
-                    [
-                        max(scores[r, together, n, :t]) - max(scores[r, alone, n, :t])
-                        for n in range(SMALL.agents)
-                    ]
-                )
-                for r in range(SMALL.repeats)
-            ]
-            lead = outcome.lead(t)
-            assert lead.value == pytest.approx(np.mean(leads))
-            interval = ttest_1samp(leads, 0.0).confidence_interval(0.95)
-            assert (lead.low, lead.high) == pytest.approx(tuple(interval))
+    """Two sites with eight trials; together is at 0.7 from its second trial on."""
 
-    def test_leads_by_place(self) -> None:
-        scores = np.full((SMALL.repeats, len(MODES), SMALL.agents, SMALL.trials), 0.9)
-        scores[..., 0] = 0.5
-        for r in range(SMALL.repeats):
-            for place, site in enumerate(SMALL.order(r)):
-                scores[r, MODES.index("together"), site, 0] += 0.1 * place
-        leads = [effect.value for effect in made_up(scores).by_peers()]
-        assert leads == pytest.approx([0.0, 0.02, 0.04, 0.06])  # means of trials 1 to 5
+    def scores(self, alone_gets_there: list[int | None]) -> np.ndarray:
+        """Make up scores from the trial in which alone gets there in each repeat."""
+        scores = np.full((len(alone_gets_there), len(MODES), 2, 8), 0.5)
+        scores[:, MODES.index("together"), :, 1:] = 0.7
+        for repeat, trial in zip(scores, alone_gets_there, strict=True):
+            if trial is not None:
+                repeat[MODES.index("alone"), :, trial - 1 :] = 0.8
+        return scores
 
-    def test_summary_says_who_is_ahead_and_when_alone_gets_there(self) -> None:
-        scores = np.full((4, 2, 2, 8), 0.5)
-        scores[:, 1, :, 1:] = 0.7
-        scores[:, 1, :, 1:] += np.array([-0.03, -0.01, 0.01, 0.03])[:, None, None]
-        scores[:, 0, :, 6:] = 0.75
-        assert demo_screen.summary(made_up(scores)).startswith(
-            "After 5 trials, together is ahead of alone by 0.200 ± 0.041. To get as far, alone "
-            "needed 7 trials. After 8 trials, together is behind alone by 0.050 ± 0.041. "
+    def test_gain(self) -> None:
+        outcome = made_up(self.scores([5, 6, 7, 7, 7, None]))
+        # the mean of alone is 0.5 + 0.3 × 5 / 6 from trial 7 on
+        assert outcome.headline() == "Together, sites reached in 3 trials what took them 7 alone."
+        assert outcome.doubt() == (
+            "Alone took longer in 6 of 6 repeats: "
+            "5 trials in the quickest, more than 8 in the slowest."
         )
-        scores[:, 0, :, 6:] = 0.5
-        assert "alone needed more than 8 trials." in demo_screen.summary(made_up(scores))
+
+    def test_a_gain_that_may_be_chance(self) -> None:
+        outcome = made_up(self.scores([1, 2, 8, 8]))
+        assert outcome.headline() == "Together, sites reached in 3 trials what took them 8 alone."
+        assert outcome.doubt() == (
+            "Alone took longer in 2 of 4 repeats: 1 trial in the quickest, 8 trials in the "
+            "slowest. This may be chance: try more --repeats."
+        )
+
+    def test_no_gain(self) -> None:
+        outcome = made_up(self.scores([1, 2, 2, 3]))
+        assert outcome.headline() == (
+            "No gain: what sites reached together in 3 trials took 2 trials alone."
+        )
+        assert outcome.doubt().startswith("Alone took longer in 0 of 4 repeats: 1 trial in the")
+
+    def test_as_fast_alone_is_no_gain(self) -> None:
+        assert made_up(np.full((2, 2, 2, 8), 0.5)).headline().startswith("No gain")
+
+    def test_never_reached(self) -> None:
+        outcome = made_up(self.scores([None]))
+        assert outcome.headline() == (
+            "Together, sites reached in 3 trials what they did not in 8 alone."
+        )
+        assert outcome.doubt() == (
+            "Alone took longer in 1 of 1 repeat: more than 8 in the quickest, more than 8 in the "
+            "slowest. This may be chance: try more --repeats."
+        )
+
+    def test_sites_ahead_and_behind(self) -> None:
+        scores = self.scores([None, 4])
+        scores[0, MODES.index("alone"), 0] = 0.7  # this site is level
+        outcome = made_up(scores)
+        assert outcome.shares(1) == (0.0, 0.25)
+        assert outcome.shares(3) == (0.75, 0.0)
+        assert outcome.shares(8) == (0.25, 0.5)
+
+    @pytest.mark.parametrize("alone_gets_there", [1, 6, None])
+    def test_picture(self, alone_gets_there: int | None, tmp_path: Path) -> None:
+        outcome = made_up(self.scores([alone_gets_there] * 2))
+        figure = demo_figure.draw(outcome, tmp_path / "demo.png")
+        texts = [text.get_text().strip() for text in figure.axes[0].texts]
+        saved = {1: [], 6: ["", "3 trials saved"], None: ["", "at least 6 trials saved"]}
+        assert texts == saved[alone_gets_there]
+        assert figure.get_suptitle() == outcome.headline()
 
 
 def test_sites_hear_those_that_came_before_them(
@@ -150,5 +166,7 @@ def test_as_a_person_runs_it(is_stopped: bool, tmp_path: Path) -> None:
     if is_stopped:
         assert "Stopped after" in out
     else:
+        assert len(out.splitlines()) < 40
+        assert "in 3 trials" in out and "of 2 repeats" in out
         assert "6 messages went to the hub" in out and "6 messages came from it" in out
         assert np.ptp(imread(tmp_path / "demo.png")[..., :3]) > 0.5

@@ -15,14 +15,12 @@ def demo(
     agents: Annotated[int, typer.Option(help="Number of sites, 2 to 24.")] = 10,
     trials: Annotated[
         int, typer.Option(help="Trials of each site, including its initial points.")
-    ] = 15,
-    repeats: Annotated[
-        int, typer.Option(help="How often everything is repeated, for the intervals.")
     ] = 20,
+    repeats: Annotated[int, typer.Option(help="How often everything is repeated.")] = 20,
     seed: Annotated[
         int, typer.Option(help="Random seed: the same seed gives the same result.")
     ] = 0,
-    out: Annotated[Path, typer.Option(help="The figure to write: .png, .pdf or .svg.")] = Path(
+    out: Annotated[Path, typer.Option(help="The picture to write: .png, .pdf or .svg.")] = Path(
         "fedbo-demo.png"
     ),
     stay: Annotated[
@@ -60,8 +58,13 @@ def demo(
         hub.serving(wanted, Path(temporary)) as serving,
     ):
         say(screen.introduction(wanted))
-        where = f"\nThe hub's page: {serving.address}\nLog in with:    {serving.token}\n"
-        console.print(Text(where))
+        end = (
+            "It stays until you press Ctrl-C."
+            if stay
+            else "It ends with the demo; --stay keeps it."
+        )
+        where = f"The hub's page: {serving.address}\nLog in with:    {serving.token}\n{end}"
+        console.print(Text(f"\n{where}\n"), soft_wrap=True)
         calls = [
             partial(play, wanted, repeat, serving.address, invitation, Path(temporary))
             for repeat, invitation in enumerate(serving.invitations)
@@ -81,10 +84,10 @@ def demo(
             outcome = Outcome(wanted, finished)
             screen.report(console, outcome)
             figure.draw(outcome, out)
-            say(f"The figure is in {out}.")
+            say(f"The picture is in {out}.")
         if len(finished) < repeats:
             raise typer.Exit(checks.INTERRUPTED)
         if stay:
-            console.print(Text(f"{where}Ctrl-C ends it."))
+            say("The hub's page stays until you press Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()

@@ -41,7 +41,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     agents: int = 10
-    trials: int = 15
+    trials: int = 20
     repeats: int = 20
     seed: int = 0
 
@@ -55,11 +55,6 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     def sites(self) -> list[str]:
         """The names of the sites."""
         return [f"site-{n}" for n in range(1, self.agents + 1)]
-
-    @property
-    def total(self) -> int:
-        """The number of all trials."""
-        return self.repeats * len(MODES) * self.agents * self.trials
 
     def images(self) -> list[digits.Images]:
         """Return the images of each site, its black box."""

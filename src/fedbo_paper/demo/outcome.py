@@ -1,4 +1,4 @@
-"""What came of a demo: best scores so far, and the paired differences with their intervals.
+"""What came of a demo: best scores so far, and how many trials collaborating saved.
 
 =======  =======================================================================
 R        repeats that are finished                  ``Outcome.repeats``
@@ -6,11 +6,10 @@ N        sites                                      ``Demo.agents``
 T        trials of a site in each mode and repeat   ``Demo.trials``
 mode     0 alone, 1 together: ``MODES``
 best     the best score so far: (R, 2, N, T)
-lead     together − alone after so many trials, the mean over sites in each repeat: (R,)
+curves   its mean over the sites: (R, 2, T)
 =======  =======================================================================
 
-A difference is always between the same site with the same seed in the same repeat. Intervals are
-95 % t-intervals over repeats: they say how sure the result is for these sites and their images.
+A site together is always compared with the same site alone, with the same seed in the same repeat.
 """
 
 from __future__ import annotations
@@ -18,13 +17,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
 
-from fedbo_paper.demo.demo import MODES, Demo
+from fedbo.cli.screen import count
+from fedbo_paper.demo.demo import MODES, N_INITIAL, Demo
 from fedbo_paper.demo.site import Repeat
-from fedbo_paper.harness import intervals
-from fedbo_paper.harness.intervals import Effect, Floats
 
-EARLY = 5  # trials; the first ones are where peers help
+Floats = NDArray[np.float64]
+EARLY = N_INITIAL  # trials; a site alone has only its initial points then
+ALONE, TOGETHER = MODES.index("alone"), MODES.index("together")
 
 
 class Outcome:
@@ -36,46 +38,48 @@ class Outcome:
     """
 
     def __init__(self, demo: Demo, finished: Sequence[Repeat]) -> None:
-        self.demo, self.finished = demo, sorted(finished, key=lambda repeat: repeat.number)
-        scores = np.array([repeat.scores for repeat in self.finished])
+        self.demo, self.finished, self.repeats = demo, finished, len(finished)
+        scores = np.array([repeat.scores for repeat in finished])
         self.best: Floats = np.maximum.accumulate(scores, axis=-1)
-        self.repeats = len(finished)
-        #: The number of trials at which the early lead is reported.
-        self.early = min(EARLY, demo.trials)
-        #: The mean over sites of the best score so far: (R, 2, T).
         self.curves: Floats = self.best.mean(axis=2)
+        #: The trials that alone needs to get as far as together in EARLY; T + 1 if T are too few.
+        self.needed = trials_needed(self.curves.mean(axis=0))
 
-    def lead(self, trial: int) -> Effect:
-        """Estimate how far together is ahead of alone after so many trials."""
-        return estimate(self._gains(trial).mean(axis=1))
+    def shares(self, trial: int) -> tuple[float, float]:
+        """Return the shares of sites that are ahead together, and behind, after so many trials."""
+        gains = self.best[:, TOGETHER, :, trial - 1] - self.best[:, ALONE, :, trial - 1]
+        return float(np.mean(gains > 0)), float(np.mean(gains < 0))
 
-    def by_peers(self) -> list[Effect]:
-        """Estimate the lead of the first site to arrive, the second, and so on.
+    def headline(self) -> str:
+        """Say in one sentence how many trials collaborating saved, on average."""
+        T = self.demo.trials
+        if self.needed > T:
+            return f"Together, sites reached in {EARLY} trials what they did not in {T} alone."
+        if self.needed > EARLY:
+            return f"Together, sites reached in {EARLY} trials what took them {self.needed} alone."
+        alone = count(self.needed, "trial")
+        return f"No gain: what sites reached together in {EARLY} trials took {alone} alone."
 
-        It is the mean lead after 1, 2, … and `early` trials: one moment alone is too uncertain.
-        """
-        gains = np.mean([self._gains(trial) for trial in range(1, self.early + 1)], axis=0)
-        orders = np.array([self.demo.order(repeat.number) for repeat in self.finished])
-        return [estimate(column) for column in np.take_along_axis(gains, orders, axis=1).T]
-
-    def _gains(self, trial: int) -> Floats:
-        """Compute together − alone after so many trials: (R, N)."""
-        alone, together = MODES.index("alone"), MODES.index("together")
-        gains: Floats = self.best[:, together, :, trial - 1] - self.best[:, alone, :, trial - 1]
-        return gains
-
-    def catches_up(self, trial: int) -> int | None:
-        """Return when the mean alone is where together was after so many trials, None if never."""
-        curves = self.curves.mean(axis=0)
-        goal = curves[MODES.index("together"), trial - 1]
-        reached = np.flatnonzero(curves[MODES.index("alone")] >= goal)
-        return int(reached[0]) + 1 if len(reached) else None
+    def doubt(self) -> str:
+        """Say how often alone took longer, and how much its trials vary from repeat to repeat."""
+        T, needed = self.demo.trials, [trials_needed(curves) for curves in self.curves]
+        fewest, most = (
+            count(n, "trial") if n <= T else f"more than {T}" for n in (min(needed), max(needed))
+        )
+        slower = sum(n > EARLY for n in needed)
+        is_clear = binomtest(slower, self.repeats).pvalue < 0.05
+        return (
+            f"Alone took longer in {slower} of {count(self.repeats, 'repeat')}: "
+            f"{fewest} in the quickest, {most} in the slowest."
+            f"{'' if is_clear else ' This may be chance: try more --repeats.'}"
+        )
 
 
-def estimate(differences: Floats) -> Effect:
-    """Estimate a mean difference with its interval; one repeat has no interval.
+def trials_needed(curves: Floats) -> int:
+    """Count the trials (2, T) until alone is where together was after EARLY; T + 1 if never.
 
-    >>> estimate(np.array([0.1, 0.3])).n
-    2
+    >>> trials_needed(np.array([[0.2, 0.4, 0.6, 0.7, 0.8], [0.5, 0.6, 0.7, 0.8, 0.8]]))
+    4
     """
-    return intervals.paired(differences, np.zeros_like(differences))
+    reached = np.append(curves[ALONE] >= curves[TOGETHER, EARLY - 1], True)
+    return int(reached.argmax()) + 1
