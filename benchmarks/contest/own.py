@@ -160,7 +160,8 @@ def hold(name: str, options: Any) -> dict[str, Any]:
     histories = range(min(3, options.seeds))
     calls = [partial(peer, name, task, h) for h in histories for task in range(ground.tasks)]
     peers = work(f"{name}: peers", calls, options.jobs)
-    targets = [t for t in range(ground.tasks) if t % 2 == (options.targets == "odd")]
+    every = range(ground.tasks)
+    targets = [t for t in every if options.targets in ("all", ("even", "odd")[t % 2])]
     runs: list[Callable[[], list[float]]] = []
     arms = [arm + end for arm in ARMS for end in (TOGETHER, ALONE)]
     for arm in arms:
