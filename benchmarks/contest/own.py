@@ -8,8 +8,9 @@ parameters, with the messages of its peers or alone,
 ``shared``      the federation's only; its own are fixed as its peers have them
 
 Shown are the mean regret (0: the best score of all runs on the target, 1: the median of 100
-random settings), the ratio of one model to TPE beside it, paired, and what the messages
-gain at trial 3: the regret alone minus the regret together, in one model and with shared ones only.
+random settings), the ratio of one model to TPE beside it, paired, and what the messages gain at
+trial 3: the regret alone minus the regret together, in one model and with shared ones only. Targets
+whose best score is no better than the median are left out.
 
     FEDBO_DATA=folder python benchmarks/own.py --seeds 10 --json out.json
 """
@@ -181,7 +182,9 @@ def hold(name: str, options: Any) -> dict[str, Any]:
     best = errors.min(axis=(0, 2, 3))
     middle = np.array([np.median(peers[task][1]) for task in targets])
     lowest = np.minimum.accumulate(errors, axis=-1)
-    regret = (lowest - best[:, None, None]) / (middle - best)[:, None, None]
+    varies = best < middle
+    best, scale = (x[varies, None, None] for x in (best, middle - best))
+    regret = (lowest[:, varies] - best) / scale
     return figures(dict(zip(arms, regret, strict=True)))
 
 
