@@ -36,7 +36,15 @@ from fedbo.insight.colours import COLOURS
 
 SOURCES = Path(__file__).parents[1] / "examples"
 #: All programs, in the order of the gallery.
-EXAMPLES = ("ask_and_tell", "folder", "optuna_boosting", "warm_start", "constraints", "own_policy")
+EXAMPLES = (
+    "ask_and_tell",
+    "folder",
+    "optuna_boosting",
+    "warm_start",
+    "constraints",
+    "own_parameters",
+    "own_policy",
+)
 NOTEBOOK = "ask_and_tell"  # is a notebook, too
 STYLE = {
     "figure.figsize": (7, 3.6),
