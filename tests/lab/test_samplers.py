@@ -33,6 +33,13 @@ def test_regret_counts_feasible_trials_only() -> None:
     assert regret[samplers.RANDOM].tolist() == [[1.5, 1.5, 0.5]]
 
 
+def test_instances_where_all_is_equal_are_left_out() -> None:
+    values = np.array([[[3.0, 3.0], [1.0, 0.0]], [[3.0, 3.0], [1.0, 2.0]]])  # two seeds
+    margins = np.ones_like(values)
+    regret = samplers.regrets(values, margins, [samplers.FEDERATED, samplers.RANDOM])
+    assert [r.tolist() for r in regret.values()] == [[[2 / 3, 0.0]], [[2 / 3, 2 / 3]]]
+
+
 def test_constrained_contest(
     command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Any
 ) -> None:
