@@ -10,9 +10,10 @@ from pages import follow
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-@pytest.mark.parametrize("name", ["optuna", "finished-studies", "hub"])
+@pytest.mark.parametrize("name", ["optuna", "finished-studies", "hub", "policy"])
 def test_works_as_copied(name: str, tmp_path: Path) -> None:
-    follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error")
+    checkout = {"FEDBO": str(TUTORIALS.parents[1])}
+    follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error", **checkout)
 
 
 def test_the_readme_works_as_copied(tmp_path: Path) -> None:
