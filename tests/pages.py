@@ -3,7 +3,7 @@
 A block that begins with a comment such as ``# tune.py`` is a file. A block ``sh`` is run. A block
 ``text`` is what the reader should see after it, where ``...`` stands for anything, and a number for
 any number. Any other block is only read. Commands that end with ``&`` start a server at port 8765,
-in whose place a free port is taken.
+and Flower starts one at 39091; free ports are taken in their place.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ def script(text: str, port: int) -> tuple[str, list[str]]:
 
 def follow(page: Path, folder: Path, seconds: float = 300.0, **env: str) -> None:
     """Do all that a page says, in an empty folder that is also the user's home."""
-    port = free_port()
-    text = page.read_text(encoding="utf-8").replace("8765", str(port))
+    port, superlink = free_port(), str(free_port())
+    text = page.read_text(encoding="utf-8").replace("8765", str(port)).replace("39091", superlink)
     lines, wanted = script(text, port)
     own = {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "COLUMNS": "100"}
     own |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    own |= {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": superlink, "FLWR_DISABLE_UPDATE_CHECK": "1"}
     own |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     kept = {name: value for name, value in os.environ.items() if name != "FEDBO_STATE"}
     with subprocess.Popen(
@@ -65,7 +66,10 @@ def follow(page: Path, folder: Path, seconds: float = 300.0, **env: str) -> None
         finally:
             if shell.poll() is None:
                 os.killpg(shell.pid, signal.SIGKILL)
+            listener = f"lsof -t -i tcp:{superlink} -s tcp:listen"  # if its page could not end it
+            subprocess.run(f"kill $({listener})", shell=True, stderr=subprocess.DEVNULL)
     assert shell.returncode == 0, said
+    said = re.sub(r"\x1b\[\d*m", "", said)  # colours
     for want, got in zip(wanted, said.split(f"{END}\n"), strict=False):
         want, got = (
             re.sub(r" *[-−]?\d+([.,:]\d+)*(e-\d+)?(\.(?!\.))?", " 0", text) for text in (want, got)
