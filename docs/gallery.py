@@ -39,6 +39,7 @@ SOURCES = Path(__file__).parents[1] / "examples"
 EXAMPLES = (
     "ask_and_tell",
     "folder",
+    "fleet",
     "optuna_boosting",
     "warm_start",
     "constraints",
