@@ -39,11 +39,13 @@ SOURCES = Path(__file__).parents[1] / "examples"
 EXAMPLES = (
     "ask_and_tell",
     "folder",
+    "hub",
     "fleet",
     "optuna_boosting",
     "warm_start",
     "constraints",
     "own_parameters",
+    "private_release",
     "own_policy",
 )
 NOTEBOOK = "ask_and_tell"  # is a notebook, too
