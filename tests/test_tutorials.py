@@ -11,7 +11,7 @@ from pages import follow
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-@pytest.mark.parametrize("name", ["optuna", "finished-studies", "hub", "policy"])
+@pytest.mark.parametrize("name", ["optuna", "finished-studies", "hub", "policy", "private"])
 def test_works_as_copied(name: str, tmp_path: Path) -> None:
     checkout = {"FEDBO": str(TUTORIALS.parents[1])}
     follow(TUTORIALS / f"{name}.md", tmp_path, PYTHONWARNINGS="error", **checkout)
