@@ -39,15 +39,15 @@ test-all: lint chromium .optuna4/stamp  ## the same with the long ones: kills, t
 test-flower: .venv/stamp  ## deploy a real Flower fleet on this machine, with TLS and keys (2 minutes)
 	.venv/bin/pytest -q -m fleet
 
-# The hub's page is tested in a browser. Where apt cannot be used, those tests are skipped and say why.
+# The hub's page is tested in a browser, and lsof ends Flower's server. Where apt cannot be used, their tests are skipped and say why.
 chromium:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	@{ command -v chromium || command -v chromium-browser; } >/dev/null && command -v lsof >/dev/null || { \
 		[ "$$(id -u)" = 0 ] && as= || as="sudo -n"; \
 		command -v apt-get >/dev/null && $$as true 2>/dev/null && \
 		$$as apt-get -qq update && \
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
-			install --no-install-recommends chromium fonts-liberation >/dev/null || \
-		echo "Chromium cannot be installed here: the tests of the hub's page will be skipped" >&2; }
+			install --no-install-recommends chromium fonts-liberation lsof >/dev/null || \
+		echo "Chromium and lsof cannot be installed here: the tests that need them will be skipped" >&2; }
 
 wheel: .venv/stamp  ## build, check and try the wheel, as a release does
 	rm -rf dist
