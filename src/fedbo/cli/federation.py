@@ -111,7 +111,7 @@ def new(
     federation = Federation(space, **agreed, privacy=plan)
     federation.save(out)
     _report(federation, out)
-    _next_steps(out, left_out)
+    _next_steps(out, left_out, is_private=plan is not None)
 
 
 @app.command()
@@ -182,8 +182,8 @@ def _who_learns(federation: Federation) -> str:
         )
     return (
         f"This is for {plan.by!r}, who must be trusted with it. Peers hear nothing but "
-        f"{screen.count(plan.releases, 'private release')} by {plan.by!r}, which together cost "
-        f"each member at most ε = {plan.epsilon:g} at δ = {plan.delta:g}. Members with fewer than "
+        f"{screen.count(plan.releases, 'private release')} by {plan.by!r}, for which each member "
+        f"pays at most ε = {plan.epsilon:g} at δ = {plan.delta:g}. Members with fewer than "
         f"{screen.count(plan.least_trials, 'trial')} are left out. {when}"
     )
 
@@ -202,18 +202,19 @@ def _who(federation: Federation) -> str:
     )
 
 
-def _next_steps(path: Path, left_out: Sequence[str]) -> None:
+def _next_steps(path: Path, left_out: Sequence[str], *, is_private: bool) -> None:
     if left_out:
-        screen.say("\nLeft out; each site samples these on its own:", "yellow")
+        screen.say("\nLeft out; these stay each site's own:", "yellow")
         for remark in left_out:
             screen.say(f"• {screen.printable(remark)}", indent=2)
         screen.say(
             "To share one of them, suggest it in every trial, with the same range, or with the "
             "same list of choices that are strings, numbers, bools or None."
         )
+    folder = "" if is_private else "a folder that all sites can reach, or "
     screen.say(
         f"\nWritten to {path}. Give every site this very file: messages from sites with other "
         f"values are refused. Each site then uses FederatedSampler({str(path)!r}, EXCHANGE) as the "
-        "sampler of its study. EXCHANGE is a folder that all sites can reach, or the https:// "
-        "address of a hub, where fedbo hub create puts this file for those who are invited."
+        f"sampler of its study. EXCHANGE is {folder}the https:// address of a hub, where fedbo hub "
+        "create puts this file for those who are invited."
     )
