@@ -166,7 +166,7 @@ def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
         stranger.holdings,
         stranger.member,
     ):
-        with pytest.raises(ExchangeError, match=r"not a member .* fedbo join .* --invite"):
+        with pytest.raises(ExchangeError, match=r"not a member .* fedbo join .* --invite FILE"):
             call()
     mine = joined(exchange, "clinic")
     assert mine.identity(OURS) == Identity("clinic", "")

@@ -199,7 +199,8 @@ def test_a_list_does_not_speak_for_a_member_who_is_known(liver: Liver) -> None:
 
 
 def test_memberships_are_listed_without_tokens(liver: Liver) -> None:
-    assert "You are not a member of any hub" in said(invoke("hub", "memberships"))
+    text = said(invoke("hub", "memberships"))
+    assert "You are not a member of any hub: fedbo join ADDRESS --invite FILE" in text
     joined(liver, "--name", "clinic")
     result = invoke("hub", "memberships")
     [mine] = Memberships().all()

@@ -27,7 +27,7 @@ def memberships() -> None:
     """List the hubs and federations that this user is a member of."""
     stored = Memberships()
     if not (rows := stored.all()):
-        typer.echo("You are not a member of any hub: fedbo join ADDRESS --invite INVITATION.")
+        typer.echo("You are not a member of any hub: fedbo join ADDRESS --invite FILE.")
         return
     cells = ((row.place, row.member, row.key or "not signed") for row in rows)
     screen.table(("federation", "member", "key"), cells)

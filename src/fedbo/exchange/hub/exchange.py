@@ -153,7 +153,7 @@ class HubExchange(Exchange):
         here = self._memberships.at(self.url)
         fitting = [row for row in here if fingerprint in (None, row.agreed)]
         places = " and ".join(dict.fromkeys(row.place for row in fitting or here))
-        join = f"fedbo join {shlex.quote(self.address)} --invite INVITATION"
+        join = f"fedbo join {shlex.quote(self.address)} --invite FILE"
         if not here:
             raise NotSent(
                 f"you are not a member of a federation at {self.address}: ask whoever runs the hub "
