@@ -22,6 +22,8 @@ import fedbo
 
 FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 END = "--- end of a block ---"
+#: A number or a time; neither the hyphen before a token nor the colon before a key belongs to it.
+NUMBER = r" *((?<!\w)[-−])?\d+([.,]\d+|:\d\d\b)*(e-\d+)?(\.(?!\.))?"
 SOURCE = Path(fedbo.__file__).parents[1]
 
 
@@ -71,8 +73,6 @@ def follow(page: Path, folder: Path, seconds: float = 300.0, **env: str) -> None
     assert shell.returncode == 0, said
     said = re.sub(r"\x1b\[\d*m", "", said)  # colours
     for want, got in zip(wanted, said.split(f"{END}\n"), strict=False):
-        want, got = (
-            re.sub(r" *[-−]?\d+([.,:]\d+)*(e-\d+)?(\.(?!\.))?", " 0", text) for text in (want, got)
-        )
+        want, got = (re.sub(NUMBER, " 0", text) for text in (want, got))
         if not OutputChecker().check_output(want, got, FLAGS):
             raise AssertionError(OutputChecker().output_difference(Example("", want), got, FLAGS))
