@@ -24,12 +24,13 @@ NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
-def _state(
+def state(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+) -> Iterator[Path]:
     """No test reads or writes the user's log and keys, and nothing is sent when all have ended."""
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path_factory.mktemp("state")))
-    yield
+    folder = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("FEDBO_STATE", str(folder))
+    yield folder
     if mail := sys.modules.get("fedbo.optuna.mail"):
         mail._busy.clear()
 

@@ -16,11 +16,6 @@ from fedbo.identity import KeyPair, KeyRefused, Keyring
 ours = Federation({"x": Float(0, 1)}, features=5)
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-
-
 def told(name: str, keys: KeyPair | None = None, scores: int = 1, **more: object) -> Agent:
     agent = Agent(ours, name=name, seed=0, keys=keys, **more)  # type: ignore[arg-type]
     for i in range(scores):

@@ -19,7 +19,6 @@ OTHERS = Federation({"lr": Float(0, 2), "depth": Int(1, 8)})
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     OURS.save("ours.toml")
     Path("exchange").mkdir()

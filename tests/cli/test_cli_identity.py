@@ -14,12 +14,6 @@ from fedbo.identity import KeyPair, Keyring
 OTHER = KeyPair.generate()
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    return tmp_path / "state"
-
-
 def identity(*arguments: object, code: int = 0) -> str:
     return said("identity", *arguments, code=code)
 

@@ -16,10 +16,9 @@ from fedbo.message import Heard, Kind
 
 
 @pytest.fixture
-def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def log(state: Path) -> Path:
     """The path of this user's log, which is not yet there."""
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
-    return tmp_path / "ledger.jsonl"
+    return state / "ledger.jsonl"
 
 
 def federation(kind: Kind = "weights") -> Federation:

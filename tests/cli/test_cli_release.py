@@ -22,7 +22,6 @@ SPACE = 'x = { type = "float", low = 0.0, high = 1.0 }\n'
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
     """A folder with the contributions of five sites, and the federation file."""
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     OURS.save("federation.toml")
     exchange = FolderExchange("exchange")

@@ -34,7 +34,6 @@ def objective(trial: optuna.Trial) -> float:
 def _a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A folder with a federation and a log of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     FEDERATION.save("federation.toml")

@@ -203,13 +203,8 @@ def ended(process: subprocess.Popen[str]) -> str:
     return said
 
 
-class ExchangeContract:
-    """The tests. A subclass says which exchange, and how another program comes to its place."""
-
-    guards_door = False  # whether it refuses what does not fit or is not the sender's, at once
-    tells_of_others = True  # whether those of one federation learn of messages of another one
-    lists_all = True  # whether it has `holdings`
-    names: Sequence[str] = tuple(NAMES)  # those of agents that it takes
+class Place:
+    """A place under test. A subclass says which exchange, and how another program comes to it."""
 
     @pytest.fixture(autouse=True)
     def own_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,6 +223,15 @@ class ExchangeContract:
     def again(self, exchange: Exchange) -> Exchange:
         """The same place, as another program comes to it."""
         return copy.deepcopy(exchange)
+
+
+class ExchangeContract(Place):
+    """The tests."""
+
+    guards_door = False  # whether it refuses what does not fit or is not the sender's, at once
+    tells_of_others = True  # whether those of one federation learn of messages of another one
+    lists_all = True  # whether it has `holdings`
+    names: Sequence[str] = tuple(NAMES)  # those of agents that it takes
 
     def peer(self, i: int) -> str:
         """The name of one of many peers, in the order of their numbers."""

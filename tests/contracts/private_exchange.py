@@ -5,7 +5,6 @@ They are for places that hand out contributions to whoever makes the releases, s
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from contracts.exchange import new_keys, unwarned
+from contracts.exchange import Place, new_keys, unwarned
 from contracts.releases import contribution, private, released
 from fedbo import Agent
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
@@ -26,26 +25,8 @@ PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
 
 
-class PrivateExchangeContract:
-    """The tests. A subclass says which exchange, and how another program comes to its place."""
-
-    @pytest.fixture(autouse=True)
-    def own_state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Keys that become known in a test are not this user's."""
-        monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-
-    @pytest.fixture
-    def keys(self) -> KeyPair:
-        return new_keys()
-
-    @pytest.fixture
-    def exchange(self, tmp_path: Path) -> Exchange:
-        """A new place with nothing in it."""
-        raise NotImplementedError(f"{type(self).__name__} does not name its exchange")
-
-    def again(self, exchange: Exchange) -> Exchange:
-        """The same place, as another program comes to it."""
-        return copy.deepcopy(exchange)
+class PrivateExchangeContract(Place):
+    """The tests."""
 
     def test_agents_hear_releases_only(self, exchange: Exchange) -> None:
         sent = [contribution(OURS, sender) for sender in ("b", "a")]

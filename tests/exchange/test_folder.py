@@ -67,12 +67,6 @@ class TestWithoutDescriptors(ExchangeContract):
                 act()
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that become known in a test are not this user's."""
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the message of site-a in it."""

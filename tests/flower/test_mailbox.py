@@ -202,8 +202,7 @@ def test_a_release_that_was_recorded_and_not_published_is_published(tmp_path, mo
     assert again.release() is None
 
 
-def test_listed_members_sign_releases_or_none_is_made(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+def test_listed_members_sign_releases_or_none_is_made(tmp_path):
     keys, others = KeyPair.load(), [KeyPair.generate() for _ in range(5)]
     members = {f"site-{i:02}": others[i].public for i in range(5)}
     unknown = members | {"server": KeyPair.generate().public}

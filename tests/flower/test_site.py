@@ -160,8 +160,7 @@ def test_another_federation_or_name_is_refused(tmp_path):
         Site(tmp_path / "site-a", "b", FEDERATION).work([], 1, score)
 
 
-def test_listed_members_sign(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+def test_listed_members_sign(tmp_path):
     keys = KeyPair.load()
     listed = fedbo.Federation({"x": fedbo.Float(0, 1)}, members={"site-a": keys.public})
     message = Site(tmp_path / "a", "site-a", listed).work([], 1, score)

@@ -209,10 +209,7 @@ def test_one_plan_has_one_federation(lung: Lung) -> None:
 # Signatures
 
 
-def test_releases_are_signed_with_the_key_of_the_hub(
-    new_database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
+def test_releases_are_signed_with_the_key_of_the_hub(new_database: Callable[[str], str]) -> None:
     keys = KeyPair.load()
     with World(new_database("sqlite"), release_key=str(keys.path)) as world:
         own = KeyPair.generate()

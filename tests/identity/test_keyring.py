@@ -147,10 +147,7 @@ def test_the_key_that_another_process_remembered_first_counts(tmp_path: Path) ->
     assert ring.known() == {"a": str(B)}
 
 
-def test_a_claim_does_not_take_the_name_of_another_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path))
+def test_a_claim_does_not_take_the_name_of_another_site() -> None:
     ring, own = Keyring.user(), KeyPair.load()
     assert ring.claim("mine", own.public, ours) is None
     assert ring.claim("mine", own.public, ours) is None

@@ -15,12 +15,6 @@ from fedbo.message import Message, MessageRefused, Withdrawal, read
 from fedbo.message.message import Weights
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEDBO_STATE", str(tmp_path / "state"))
-    return tmp_path / "state"
-
-
 def message(**changes: object) -> Message:
     header = {"fingerprint": bytes(16), "sender": "a", "sequence": 1, "t_n": 5}
     return Message.of_weights([0.5, -1.0], **header | changes)  # type: ignore[arg-type]
@@ -53,7 +47,6 @@ def test_a_key_that_others_can_read_is_refused() -> None:
 
 
 def test_a_file_that_is_no_key_is_refused_and_kept(state: Path) -> None:
-    state.mkdir()
     (state / "identity.pem").write_text("hello")
     (state / "identity.pem").chmod(0o600)
     with pytest.raises(KeyRefused, match="is not a private key"):

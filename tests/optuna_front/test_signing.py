@@ -158,10 +158,9 @@ def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
     assert held(exchange) == [("site/liver", own, 2)]
 
 
-def test_a_key_that_cannot_be_used_costs_no_trial(exchange: FolderExchange, tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "identity.pem").write_text("not a key")
-    (tmp_path / "state" / "identity.pem").chmod(0o600)
+def test_a_key_that_cannot_be_used_costs_no_trial(exchange: FolderExchange, state: Path) -> None:
+    (state / "identity.pem").write_text("not a key")
+    (state / "identity.pem").chmod(0o600)
     study = study_at(exchange)
     with pytest.warns(ExchangeWarning, match="is not a private key"):
         run(study, 3)
