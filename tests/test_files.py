@@ -71,14 +71,6 @@ def test_a_folder_that_cannot_be_synchronised_is_no_error_but_a_broken_disk_is(
     assert (tmp_path / "file").read_bytes() == b"x"
 
 
-def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "target").write_text("mine")
-    (tmp_path / "file").symlink_to("target")
-    files.write(tmp_path / "file", b"x", 0o666)
-    assert not (tmp_path / "file").is_symlink()
-    assert (tmp_path / "target").read_text() == "mine"
-
-
 def test_a_file_written_in_pieces_appears_at_once_or_not_at_all(tmp_path: Path) -> None:
     place = tmp_path / "log"
     place.write_text("old")

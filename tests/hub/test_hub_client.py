@@ -444,17 +444,6 @@ def test_another_federation_from_the_hub_is_not_taken(
             exchange.member().federation()
 
 
-def test_an_invitation_to_another_federation_is_noticed() -> None:
-    word = Invitation("liver", OURS.fingerprint, "s" * 32)
-    opened = {"federation": "liver", "file": OTHERS["seed"].to_toml()}
-    with Liar(lambda _: Answer(200, json.dumps(opened).encode())) as hub:
-        with pytest.raises(ValueError, match="not the one that the invitation is for") as caught:
-            enrol(hub.address, word, "site-a")
-        assert word.secret not in str(caught.value)
-        assert [one.path for one in hub.asked] == ["/v1/invitations/open"]
-    assert Memberships().all() == []
-
-
 @pytest.mark.parametrize("lost", [Answer(raw=b""), Answer(502, b"")])
 def test_a_lost_answer_is_explained(
     lying_hub: tuple[HubExchange, Callable[[Answer], None]], lost: Answer

@@ -79,20 +79,6 @@ def test_an_invitation_that_is_not_valid_is_refused(
     assert [one.member for one in Memberships().all()] == ["clinic"]
 
 
-def test_nothing_is_changed_if_the_federation_is_not_accepted(
-    hub: HubProcess, office: Office, liver: str
-) -> None:
-    invited = office.invite(liver, uses=1)
-
-    def refuse(_: Federation) -> None:
-        raise ValueError("another file is there")
-
-    with pytest.raises(ValueError, match="another file is there"):
-        enrol(hub.address, invited, "clinic", accept=refuse)
-    assert Memberships().all() == []
-    enrol(hub.address, invited, "clinic")
-
-
 # Through TLS and proxies
 
 
