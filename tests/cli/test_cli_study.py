@@ -9,8 +9,6 @@ from pathlib import Path
 import optuna
 import pytest
 from cli import terminal
-from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 
 from fedbo import Agent, Categorical, Federation, Float, Space
 from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
@@ -73,14 +71,6 @@ def test_a_study_leaves_its_message_once(study: optuna.Study) -> None:
     assert "was published at" in said("publish", "--to", "shared")
     [message] = FolderExchange("shared").fetch(FEDERATION)
     assert (message.sender, message.sequence) == ("site-a", 4)
-
-
-def test_a_study_in_a_journal_is_published_too() -> None:
-    storage = JournalStorage(JournalFileBackend("site.log"))
-    optuna.create_study(study_name="old", storage=storage).optimize(objective, n_trials=3)
-    for at in ("site.log", "journal:site.log"):
-        said("publish", "--to", "shared", at=at)
-    assert len(FolderExchange("shared").fetch(FEDERATION)) == 1
 
 
 def test_a_preview_sends_and_stores_nothing(study: optuna.Study) -> None:

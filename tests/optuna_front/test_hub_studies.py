@@ -15,7 +15,6 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from fedbo.cli import app as cli
-from fedbo.exchange import ExchangeWarning
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub.store import schema
@@ -71,20 +70,6 @@ def a_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture
-def own_hub(tmp_path: Path) -> Iterator[HubProcess]:
-    """A hub that a test may stop."""
-    hub = HubProcess(f"sqlite:///{tmp_path}/hub.db").start()
-    yield hub
-    hub.kill()
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request to a hub that is down fails at once."""
-    monkeypatch.setattr("fedbo.exchange.hub.client.BUDGET", 0.2)
-
-
-@pytest.fixture
 def town(a_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
     return Town(a_hub, tmp_path, monkeypatch)
 
@@ -122,29 +107,6 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
     run(other, 2)
     assert inbox(other) == []
     assert town.senders() == [name_of(other)]
-
-
-# A hub that is down
-
-
-def test_each_outage_is_one_warning_and_nothing_is_lost(
-    own_hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    town = Town(own_hub, tmp_path, monkeypatch)
-    town.enrol("clinic")
-    study = town.study("liver", every=None)
-    run(study, 2)
-    for _ in range(2):
-        before = len(study.trials)
-        own_hub.kill()
-        with pytest.warns(ExchangeWarning) as caught:
-            run(study, 3)
-        assert len(caught) == 1
-        assert "said once until then" in str(caught[0].message)
-        own_hub.start()
-        run(study, before)  # without a warning, and until another message was due
-        town.senders()
-        assert town.sequences["clinic/liver"] > before
 
 
 # fedbo study

@@ -80,10 +80,6 @@ def sources(study: optuna.Study) -> list[str | None]:
     return [None if origin is None else origin.source for origin in origins]
 
 
-def sqlite(path: Path) -> str:
-    return f"sqlite:///{path / 'site.db'}"
-
-
 def journal(path: Path) -> JournalStorage:
     """A storage in a file, and faster than SQLite."""
     return JournalStorage(JournalFileBackend(str(path / "site.journal")))

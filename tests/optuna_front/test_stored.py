@@ -101,18 +101,6 @@ def test_the_message_is_the_one_that_a_federated_sampler_publishes(tmp_path: Pat
     assert published.message.sequence > first.sequence
 
 
-def test_without_new_trials_nothing_changes(tmp_path: Path) -> None:
-    exchange, study = FolderExchange(tmp_path / "exchange"), a_study()
-    assert publish(study, exchange).is_new
-    stored, lines = attributes(study), Ledger().read()
-    again = publish(study, exchange)
-    assert not again.is_new
-    assert (attributes(study), Ledger().read()) == (stored, lines)
-    study.optimize(objective, n_trials=1)
-    assert publish(study, exchange).is_new
-    assert only(exchange).sequence == again.message.sequence + 1
-
-
 def test_what_was_withdrawn_is_not_put_back() -> None:
     exchange, study = MemoryExchange(), a_study()
     publish(study, exchange)
