@@ -79,10 +79,3 @@ def test_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "no.pem").write_text("hello")
     assert "is not a private key" in identity("import", tmp_path / "no.pem", code=1)
     assert "missing.pem cannot be used" in identity("import", tmp_path / "missing.pem", code=1)
-
-
-def test_a_damaged_list_of_known_keys_is_an_error(state: Path) -> None:
-    identity("trust", "site-b", OTHER)
-    (state / "known_keys.json").write_text("{")
-    assert "cannot be used" in identity("trust", "site-b", OTHER, code=1)
-    assert (state / "known_keys.json").read_text() == "{"

@@ -59,15 +59,6 @@ def test_the_summary_is_of_the_runs(fig1: Path) -> None:
     assert row["simple_regret_error"] == pytest.approx(regrets.std(ddof=1) / np.sqrt(20))
 
 
-def test_the_same_command_again_runs_nothing_and_says_the_same(fig1: Path) -> None:
-    before = (fig1 / "runs.csv").read_bytes()
-    times = {path: path.stat().st_mtime_ns for path in (fig1 / "runs").iterdir()}
-    again = reproduce("fig1", "--quick", "--seed", SEED, out=fig1)
-    assert (fig1 / "runs.csv").read_bytes() == before
-    assert {path: path.stat().st_mtime_ns for path in (fig1 / "runs").iterdir()} == times
-    assert "report.html" in again.stdout
-
-
 def test_ctrl_c_keeps_what_is_finished(fig1: Path, tmp_path: Path) -> None:
     """And going on ends with the CSV of a run that was never stopped, but for the seconds."""
     command = [sys.executable, "-m", "fedbo", "reproduce", "fig1", "--quick", "--seed", SEED]

@@ -140,15 +140,6 @@ def test_a_tip_that_is_no_point_is_refused(five: list[Message]) -> None:
             newcomer(where, [Message.decode(bad.encode())])
 
 
-@pytest.mark.parametrize("dimensions", [2, 8, 20])
-def test_a_message_has_less_than_100_bytes(dimensions: int) -> None:
-    where = Federation({f"x{d}": Float(0, 1) for d in range(dimensions)})
-    agent = Agent(where, name="site-a", seed=0)
-    for i, x in enumerate(where.space.sample(np.random.default_rng(0), 50)):
-        agent.tell(where.space.decode(x), float(i % 7))
-    assert agent.message().nbytes < 100
-
-
 # Which tip comes next
 
 
