@@ -6,7 +6,6 @@ They are for places that hand out contributions to whoever makes the releases, s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -63,21 +62,10 @@ class PrivateExchangeContract(Place):
 
     # What does not fit
 
-    @pytest.mark.parametrize(
-        ("change", "text"),
-        [
-            ({"sender": "stranger"}, "names 'hub' as the party that makes releases"),
-            ({"epsilon": 3.0}, "expected"),
-            ({"sequence": 4}, "its plan has 3 releases"),
-            ({"votes": (1, 2, 3)}, "it has votes for 3 cells"),
-        ],
-    )
-    def test_a_release_that_was_not_planned_is_skipped(
-        self, exchange: Exchange, change: dict[str, Any], text: str
-    ) -> None:
-        exchange.publish(replace(released(OURS), **change))
+    def test_a_release_that_was_not_planned_is_skipped(self, exchange: Exchange) -> None:
+        exchange.publish(replace(released(OURS), sender="stranger"))
         exchange.publish(contribution(OURS))
-        with pytest.warns(ExchangeWarning, match=text):
+        with pytest.warns(ExchangeWarning, match="names 'hub' as the party that makes releases"):
             assert exchange.fetch(OURS) == []
         assert exchange.fetch(OURS) == []  # and says no more: a warning is an error here
         assert exchange.contributions(OURS) == [contribution(OURS)]
