@@ -92,25 +92,11 @@ def test_noise_variance_too_small_is_an_error_that_says_so():
         regression.posterior(np.ones(3))
 
 
-@pytest.fixture(scope="module")
-def posterior():
+def test_moments_of_draws():
     """More features than observations: variances from 0.01 to 1, strongly correlated."""
     rng = np.random.default_rng(0)
     phi = Features(2, 12, length_scales=0.4, seed=3)
-    return regressed(phi, rng.random((8, 2)), 0.05).posterior(rng.standard_normal(8))
-
-
-@pytest.fixture(scope="module")
-def moments(posterior):
-    """ν and σ²Σ⁻¹ by their definitions."""
-    return posterior.nu, posterior.sigma2 * np.linalg.inv(posterior.L @ posterior.L.T)
-
-
-@pytest.fixture(scope="module")
-def draws(posterior):
-    rng = np.random.default_rng(1)
-    return np.array([posterior.draw(rng) for _ in range(40_000)])
-
-
-def test_moments_of_draws(draws, moments):
-    assert worst_z(draws, *moments) < LIMIT
+    posterior = regressed(phi, rng.random((8, 2)), 0.05).posterior(rng.standard_normal(8))
+    draws = np.array([posterior.draw(rng) for _ in range(40_000)])
+    covariance = posterior.sigma2 * np.linalg.inv(posterior.L @ posterior.L.T)  # σ²Σ⁻¹
+    assert worst_z(draws, posterior.nu, covariance) < LIMIT
