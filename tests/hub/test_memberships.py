@@ -32,8 +32,9 @@ def membership(member: str = "clinic", federation: str = "liver", letter: str = 
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Memberships:
-    return Memberships(tmp_path / "new" / "hubs.json")
+def book(state: Path, monkeypatch: pytest.MonkeyPatch) -> Memberships:
+    monkeypatch.setenv("FEDBO_STATE", str(state / "new"))
+    return Memberships()
 
 
 def test_a_membership_is_remembered(book: Memberships) -> None:
@@ -41,7 +42,7 @@ def test_a_membership_is_remembered(book: Memberships) -> None:
     first, second = membership(), membership("lab", letter="b")
     book.add(first)
     book.add(second)
-    assert Memberships(book.path).all() == [first, second]
+    assert Memberships().all() == [first, second]
     renewed = replace(first, token="fedbo-m-" + "c" * 43)
     book.add(renewed)
     assert book.all() == [renewed, second]
@@ -102,27 +103,28 @@ def test_a_damaged_file_is_refused_and_kept(book: Memberships, content: str) -> 
 
 
 def test_a_folder_that_cannot_be_written_is_noticed_before_a_token_is_asked_for(
-    plain_user: Path,
+    plain_user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("FEDBO_STATE", str(plain_user / "state"))
     plain_user.chmod(0o500)
     with pytest.raises(ExchangeError, match="Permission denied"):
-        Memberships(plain_user / "state" / "hubs.json").check_writable()
+        Memberships().check_writable()
 
 
 def test_processes_do_not_lose_each_others_memberships(book: Memberships) -> None:
     program = (
         "from fedbo.exchange.hub.memberships import Memberships\n"
-        "sys.path.insert(0, sys.argv[3])\n"
+        "sys.path.insert(0, sys.argv[2])\n"
         "from test_memberships import membership\n"
-        "book = Memberships(sys.argv[1])\n"
+        "book = Memberships()\n"
         "print('ready', flush=True)\n"
         "input()\n"
         "for i in range(10):\n"
-        "    book.add(membership(f'{sys.argv[2]}-{i}'))\n"
-        "    book.remove(membership(f'{sys.argv[2]}-{i - 1}'))\n"
+        "    book.add(membership(f'{sys.argv[1]}-{i}'))\n"
+        "    book.remove(membership(f'{sys.argv[1]}-{i - 1}'))\n"
     )
     here = Path(__file__).parent
-    processes = [child(program, book.path, f"p{i}", here) for i in range(3)]
+    processes = [child(program, f"p{i}", here) for i in range(3)]
     together(processes)
     for process in processes:
         ended(process)

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -156,24 +155,15 @@ class _File(msgspec.Struct):
 
 
 class Memberships:
-    """Remembers memberships in a file. Many processes may change it at once.
+    """Remembers memberships in ``hubs.json`` in the user's state folder.
 
-    Args:
-        path: The file; by default ``hubs.json`` in the user's state folder.
-
-    Raises:
-        ExchangeError: If this user has no state folder.
+    Many processes may change it at once. It raises an `ExchangeError` if there is no such folder.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        if path is None:
-            with failing("there is no folder for tokens"):
-                path = state_folder() / FILE_NAME
-        self.path = Path(os.path.abspath(path))
+    def __init__(self) -> None:
+        with failing("there is no folder for tokens"):
+            self.path = state_folder() / FILE_NAME
         self._lock = Lock()
-
-    def __repr__(self) -> str:
-        return f"Memberships({str(self.path)!r})"
 
     def all(self) -> list[Membership]:
         """Return all memberships, in the order in which this user joined.
