@@ -54,16 +54,12 @@ class Refused(Exception):
         self.status, self.title = PROBLEMS[slug]
         self.headers: Mapping[str, str] = {}  # of the answer
 
-    def document(self, request: str = "") -> dict[str, Any]:
-        """Return the problem as RFC 9457 writes it.
-
-        Args:
-            request: The id of the request, as the log has it.
-        """
+    def document(self, request: str) -> dict[str, Any]:
+        """Return the problem as RFC 9457 writes it, of the request with this id in the log."""
         return {
             "type": f"/problems/{self.slug}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
-            **({"instance": request} if request else {}),
+            "instance": request,
         }

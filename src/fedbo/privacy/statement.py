@@ -32,14 +32,10 @@ class Signal(msgspec.Struct, frozen=True):
     share: float
     votes: float
 
-    @property
-    def is_mostly_noise(self) -> bool:
-        return self.members < self.needed
-
     def __str__(self) -> str:
         warning = (
             f" This is mostly noise: it takes {self.needed:,} members to be more."
-            if self.is_mostly_noise
+            if self.members < self.needed
             else ""
         )
         return (
