@@ -1,8 +1,9 @@
 """All that a hub stores, and all SQL; the API, the page and the commands do everything here.
 
 Every function works on a connection in a transaction (`begin` if it changes something), and writes
-its lines of the audit log in the same transaction. It checks everything before it changes anything:
-after a `fedbo.hub.problems.Refused` the transaction can go on with other work.
+its lines of the audit log, which say who the ``actor`` was, in the same transaction. It checks
+everything before it changes anything: after a `fedbo.hub.problems.Refused` the transaction can go
+on with other work.
 """
 
 from fedbo.hub.store.audit import audit_lines as audit_lines
@@ -40,7 +41,6 @@ from fedbo.hub.store.releases import due_releases as due_releases
 from fedbo.hub.store.releases import ledger as ledger
 from fedbo.hub.store.releases import make_due_release as make_due_release
 from fedbo.hub.store.releases import make_release as make_release
-from fedbo.hub.store.releases import next_number as next_number
 from fedbo.hub.store.releases import reconcile as reconcile
 from fedbo.hub.store.transaction import Caller as Caller
 from fedbo.hub.store.transaction import FederationRow as FederationRow

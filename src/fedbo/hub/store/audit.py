@@ -55,7 +55,6 @@ def latest_lines(
     """Return the latest lines about a federation, the last one first.
 
     Args:
-        connection: To the database.
         federation: The name of the federation.
         most: At most so many.
         member_id: Only lines that concern this member, among the federation's latest 5,000: those

@@ -54,7 +54,6 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     """Make a new member of the federation that a secret invites to.
 
     Args:
-        connection: In a transaction that writes.
         secret: The secret of an invitation, which is used up by one.
         name: The name of the member.
         key: The public key that will sign its messages; None: they will not be signed.
@@ -92,8 +91,7 @@ def members(
     """Return the members of a federation, or some of them.
 
     Args:
-        connection: To the database.
-        federation: The name of the federation at the hub.
+        federation: Its name at the hub.
         search: Only members with this text in their name.
         order: How they are sorted: by name, or the one seen last first.
         offset: How many to skip.
@@ -315,13 +313,7 @@ def _take_back(connection: Connection, row: FederationRow, member_id: int) -> No
 
 
 def take_back_messages(connection: Connection, federation_id: int, ids: list[int]) -> None:
-    """Take messages back, whose rows become empty.
-
-    Args:
-        connection: In a transaction that writes and has locked the federation.
-        federation_id: The id of the federation.
-        ids: Of the rows.
-    """
+    """Take messages of a federation back, which is locked; their rows become empty."""
     if not ids:
         return
     gone = update(message).where(message.c.id == bindparam("row"))

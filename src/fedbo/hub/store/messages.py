@@ -61,7 +61,6 @@ def publish(
     """Put a message or a signed withdrawal in its place.
 
     Args:
-        connection: In a transaction that writes.
         caller: The member, who was checked to be the sender.
         signed: The message or the withdrawal, which was checked to fit the federation.
         content: As its sender encoded it.
@@ -143,15 +142,10 @@ def withdraw(connection: Connection, caller: Caller, sender: str) -> bool:
 
 
 def fetch(connection: Connection, federation_id: int, cursor: str) -> News:
-    """Return what has changed in a federation since a cursor.
+    """Return what has changed in a federation since the cursor that the last answer gave.
 
-    Of more than 1,024 messages, the latest are handed out. In a federation with a privacy plan, its
-    latest release is handed out, and nothing else.
-
-    Args:
-        connection: To the database.
-        federation_id: The federation.
-        cursor: What the last answer gave; if it means nothing here, everything is handed out.
+    If the cursor means nothing here, everything is handed out. `fedbo.hub.mailbox.fetch` says what
+    that is.
     """
     place = find_federation(connection, federation_id)
     generation = connection.scalar(select(hub.c.generation))
@@ -177,11 +171,8 @@ def fetch(connection: Connection, federation_id: int, cursor: str) -> News:
 def listed(connection: Connection, caller: Caller, sender: str | None = None) -> tuple[Listed, ...]:
     """Return messages that are handed out, and when each was published.
 
-    Args:
-        connection: To the database.
-        caller: The member that asks.
-        sender: Only those of this agent of the member. By default its own messages, and the latest
-            of the others; in a federation with a privacy plan, its own and the latest release.
+    With a sender, these are those of this agent of the caller; else as `fedbo.hub.mailbox.messages`
+    says.
     """
     place = find_federation(connection, caller.federation)
     is_own = message.c.member == caller.id

@@ -58,16 +58,10 @@ def make_release(
     """Make the next release of a federation, from the contributions of its members.
 
     Args:
-        connection: In a transaction that writes.
         name: The name of the federation at the hub.
-        actor: Who does it.
         number: The number that the release should have; by default the next one. Whoever asks for
             the same number twice gets one release.
         keys: What signs it; None: it is not signed.
-
-    Raises:
-        Refused: If there is no plan, if it is used up, if there are no contributions, if the hub
-            was restored and not reconciled, or if the release cannot be signed.
     """
     row = lock_federation(connection, name)
     plan = _plan(row)
@@ -125,11 +119,9 @@ def reconcile(connection: Connection, name: str, releases: int | None = None, *,
     """Open a federation after a restore, and record the releases made since the backup.
 
     Args:
-        connection: In a transaction that writes.
         name: The name of the federation at the hub.
         releases: If it has a privacy plan, the number of the last release that any member's ledger
             shows; 0 if none does.
-        actor: Who does it.
 
     Returns:
         How many releases are recorded that this hub did not know.
@@ -181,13 +173,6 @@ def ledger(connection: Connection, name: str) -> ReleaseLedger:
             for each in rows
         ],
     )
-
-
-def next_number(connection: Connection, name: str) -> int:
-    """Return the number of the next release of a federation; `Refused` if it has no plan."""
-    row = find_federation(connection, name)
-    _plan(row)
-    return _count(connection, row) + 1
 
 
 def _make(

@@ -119,12 +119,7 @@ def note_seen(connection: Connection, caller: Caller) -> None:
 
 
 def check_still(connection: Connection, caller: Caller) -> None:
-    """Raise `Refused` if a token or key was replaced since the caller was looked up.
-
-    Args:
-        connection: In a transaction that writes; the caller's row is locked.
-        caller: Who changes something.
-    """
+    """Lock a caller; raise `Refused` if its token or key was replaced since it was looked up."""
     table = operator if caller.is_operator else member
     row = connection.execute(select(table).where(table.c.id == caller.id).with_for_update()).first()
     if row is None or row.token != caller.token:
@@ -163,12 +158,7 @@ def find_federation(connection: Connection, name_or_id: str | int) -> Federation
 
 
 def lock_federation(connection: Connection, name_or_id: str | int) -> FederationRow:
-    """Return a federation, and keep others from changing it until the transaction ends.
-
-    A transaction that changes a federation, its members or their messages does this first, and
-    locks several federations in the order of their ids. Otherwise two transactions on PostgreSQL
-    could wait for each other.
-    """
+    """Return a federation, and keep others from changing it until the transaction ends."""
     return _found(connection, name_or_id, is_locked=True)
 
 
@@ -192,7 +182,6 @@ def record(
     """Add a line to the audit log.
 
     Args:
-        connection: In the transaction that makes the change.
         action: What was done: created, updated, invited, cancelled, joined, published, withdrew,
             left, revoked, removed, rotated, rekeyed, operator, restored, released, reconciled.
         actor: Who did it: a member's name, or one of `fedbo.hub.names`.
