@@ -14,12 +14,7 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Give a warning that points at the first caller outside fedbo and Optuna.
-
-    Args:
-        text: What happened, and what to do.
-        category: The class of the warning.
-    """
+    """Give a warning that points at the first caller outside fedbo and Optuna."""
     collected = _collected.get()
     if collected is not None:
         collected.append(text)

@@ -109,11 +109,7 @@ def read(
 
 
 def sync(folder: str | int) -> None:
-    """Let the names in a folder reach the disk too, where folders can be synchronised.
-
-    Args:
-        folder: The folder, as a path or an open descriptor.
-    """
+    """Let the names in a folder, a path or a descriptor, reach the disk too, where they can."""
     fd = folder if isinstance(folder, int) else -1
     try:
         if not isinstance(folder, int):
@@ -139,13 +135,9 @@ def seal(title: str, payload: bytes) -> bytes:
 def unseal(title: str, data: bytes, name: str) -> bytes:
     """Return the payload of what `seal` made.
 
-    Args:
-        title: The title that is expected.
-        data: The content of a file.
-        name: The name of the file, for errors.
-
     Raises:
-        FileRefused: If the title is another one, or the digest does not match.
+        FileRefused: If the title is another one, or the digest does not match; the text has the
+            ``name`` of the file.
     """
     first = title.encode() + b"\n"
     if not data.startswith(first):

@@ -68,12 +68,7 @@ def end_with(error: Exception) -> None:
 
 
 def require(extra: str, modules: dict[str, str]) -> None:
-    """End the program if a module of this extra is not installed.
-
-    Args:
-        extra: The extra of fedbo that installs the modules.
-        modules: The modules, each with the name of its package.
-    """
+    """End the program if a module of this extra, each with its package, is not installed."""
     missing = [package for module, package in modules.items() if find_spec(module) is None]
     if missing:
         end(

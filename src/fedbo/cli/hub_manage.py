@@ -60,12 +60,7 @@ def settings_of(db: str | None, config: Path | None) -> Settings:
 
 @contextmanager
 def database(url: str, *, must_exist: bool = True) -> Iterator[Engine]:
-    """Open the hub's database; what it or the hub refuses ends the program with a sentence.
-
-    Args:
-        url: Its address.
-        must_exist: Whether a database without a hub is an error.
-    """
+    """Open the hub's database; what it or the hub refuses ends the program with a sentence."""
     from sqlalchemy.exc import DBAPIError
 
     from fedbo.hub import store

@@ -179,9 +179,8 @@ class Ledger:
         """Record the message, then publish it; return whether the exchange now hands it out.
 
         A retry is not recorded twice. It raises an `ExchangeError` if the message could not be
-        recorded (then it is not sent) or
-        published; also if it is a contribution to releases that have broken their plan, or one
-        after a randomised vote that is not the same vote.
+        recorded (then it is not sent) or published; also if it is a contribution to releases that
+        have broken their plan, or one after a randomised vote that is not the same vote.
 
         Args:
             exchange: Where to publish.

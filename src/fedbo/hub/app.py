@@ -176,12 +176,7 @@ def _problems() -> dict[str, Any]:
 
 
 class Shell:
-    """The outermost part of the application, through which every request passes.
-
-    Args:
-        app: The rest of it.
-        service: The hub.
-    """
+    """The outermost part of the application, through which every request passes."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service

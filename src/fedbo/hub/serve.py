@@ -33,14 +33,7 @@ _AGAIN = 3.0  # seconds in which a hub that was just killed frees its port
 
 
 class Stage:
-    """A hub that is about to serve: everything that can be wrong was checked.
-
-    Args:
-        settings: Its settings.
-
-    Raises:
-        HubError: If it cannot serve; the text says why, and what to do.
-    """
+    """A hub that is about to serve: what can be wrong was checked, and would be a `HubError`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -115,12 +115,7 @@ def replace(
 def withdraw(
     exchange: Exchange, ledger: Ledger, federation: Federation, record: StudyRecord
 ) -> bool:
-    """Withdraw the message of a study; return whether there was one.
-
-    Raises:
-        ExchangeError: If only others have messages under its name, or withdrawing failed.
-        KeyRefused: If the study's private key is not on this machine.
-    """
+    """Withdraw the message of a study, as `StoredStudy.withdraw` says."""
     identity, sender, key = exchange.identity(federation), record.name, record.key
     if identity is not None:
         sender = sender_of(sender, identity.member)

@@ -85,7 +85,6 @@ class Client:
 
     A call that fails is tried again, with growing random pauses, for `BUDGET` seconds; after one
     that failed, only once.
-
     """
 
     def __init__(self, url: HubUrl | str, token: str | None = None) -> None:

@@ -59,7 +59,6 @@ class Member:
     """A member of a federation at a hub. All threads may use it at once.
 
     Every method raises `ExchangeError`, or its subclass `HubRefused`, if it fails.
-
     """
 
     def __init__(self, membership: Membership, memberships: Memberships) -> None:
