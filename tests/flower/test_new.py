@@ -3,21 +3,18 @@
 import tomllib
 
 import pytest
+from cli.terminal import run
 from flwr.cli.build import build_fab_from_disk
 from flwr.cli.config_utils import load_and_validate
-from typer.testing import CliRunner
 
 import fedbo
-from fedbo.cli.app import app
 from fedbo.flower.new import write_app
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower uses it
 def test_an_app_that_flower_can_build(tmp_path):
     folder = tmp_path / "my-fleet"
-    result = CliRunner().invoke(app, ["flower", "new", str(folder)])
-    assert result.exit_code == 0, result.output
-    assert f"flwr run {folder} --stream" in result.output
+    assert f"flwr run {folder} --stream" in run("flower", "new", folder)
     config, warnings = load_and_validate(folder / "pyproject.toml")
     assert not warnings
     assert config["tool"]["flwr"]["app"]["components"]["clientapp"] == "my_fleet.client_app:app"
@@ -40,21 +37,16 @@ def test_its_two_halves_fit_together(tmp_path, monkeypatch):
     agents = [fedbo.Agent.load(path) for path in (tmp_path / "out").glob("*/sites/*/agent.fedbo")]
     assert [len(agent.trials) for agent in agents] == 3 * [9]
     assert all(agent.best.score > -2.0 for agent in agents)
-    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path / "out")])
-    assert result.exit_code == 0, result.output
-    assert all(f"site-{i}" in result.output for i in range(3))
-    assert "learning_rate" in result.output
+    text = run("flower", "sites", tmp_path / "out")
+    assert all(f"site-{i}" in text for i in range(3))
+    assert "learning_rate" in text
 
 
 def test_a_folder_without_sites(tmp_path):
-    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path)])
-    assert result.exit_code == 1
-    assert "has no agent.fedbo" in result.output
+    assert "has no agent.fedbo" in run("flower", "sites", tmp_path, code=1)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "agent.fedbo").write_bytes(b"junk")
-    result = CliRunner().invoke(app, ["flower", "sites", str(tmp_path)])
-    assert result.exit_code == 1
-    assert "agent.fedbo" in result.output
+    assert "agent.fedbo" in run("flower", "sites", tmp_path, code=1)
 
 
 def test_no_two_apps_share_trials(tmp_path):
@@ -71,8 +63,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     with pytest.raises(ValueError, match="exists and is not empty"):
         write_app(tmp_path / "app")
     assert [path.name for path in (tmp_path / "app").iterdir()] == ["mine.txt"]
-    result = CliRunner().invoke(app, ["flower", "new", str(tmp_path / "app")])
-    assert result.exit_code == 1
+    run("flower", "new", tmp_path / "app", code=1)
 
 
 @pytest.mark.parametrize("name", ["My-App", "1st", "a--b", "a_b", "app-", "class", "math", "flwr"])

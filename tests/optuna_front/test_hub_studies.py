@@ -9,12 +9,11 @@ from typing import Any
 
 import optuna
 import pytest
+from cli.terminal import said
 from contracts.hub import HubProcess, Office
 from contracts.studies import FEDERATION, inbox, run
 from sqlalchemy import select
-from typer.testing import CliRunner
 
-from fedbo.cli import app as cli
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub.store import schema
@@ -114,10 +113,7 @@ def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
 
 def study_command(command: str, storage: str, to: str, *args: str, code: int = 0) -> str:
     given = ["study", command, "--storage", storage, "--study", "old", "--to", to, *args]
-    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-    result = CliRunner().invoke(cli.app, given, env=wide)
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
+    return said(*given, code=code)
 
 
 @pytest.fixture
@@ -135,14 +131,14 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     town: Town, storage: str
 ) -> None:
     town.become("clinic")
-    said = study_command("publish", storage, town.address, code=1)
-    assert "you are not a member" in said and f"fedbo join {town.address} --invite" in said
+    text = study_command("publish", storage, town.address, code=1)
+    assert "you are not a member" in text and f"fedbo join {town.address} --invite" in text
     town.enrol("clinic")
-    said = study_command("preview", storage, town.address, "--name", "liver")
-    assert "message that would be published" in said and "clinic/liver" in said
+    text = study_command("preview", storage, town.address, "--name", "liver")
+    assert "message that would be published" in text and "clinic/liver" in text
     assert town.senders() == []
-    said = study_command("publish", storage, town.address, "--name", "liver")
-    assert f"The message of clinic/liver was published at {town.address}." in said
+    text = study_command("publish", storage, town.address, "--name", "liver")
+    assert f"The message of clinic/liver was published at {town.address}." in text
     assert town.senders() == ["clinic/liver"]
     town.enrol("lab")
     newcomer = town.study()

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli.terminal import run
 from paper.real_data import folder_with
 from scipy.io import savemat
-from typer.testing import CliRunner, Result
 
-from fedbo.cli import app as cli
 from fedbo.files import FileRefused
 from fedbo_paper.data import har, landmine
 
@@ -26,11 +25,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("FEDBO_DATA", raising=False)
     return tmp_path / "cache" / "fedbo"
-
-
-def invoke(*args: str) -> Result:
-    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(cli.app, ["data", *args], env=wide)
 
 
 # ---------------------------------------------------------------- real data
@@ -218,11 +212,10 @@ def test_har_archives_that_are_something_else_are_refused(tmp_path: Path) -> Non
 def test_status_shows_what_is_there_and_what_is_not(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "LandmineData.mat").write_bytes(fields().getvalue())
     (tmp_path / "har.npz").write_bytes(b"no arrays")
-    result = invoke("status", "--data", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    lines = {line.split()[1]: line for line in result.stdout.splitlines() if "│" in line}
+    text = run("data", "status", "--data", tmp_path)
+    lines = {line.split()[1]: line for line in text.splitlines() if "│" in line}
     for part in ("29 fields", "14,500", " 9 ", "passed", str(tmp_path / "LandmineData.mat")):
         assert part in lines["landmine"]
     assert "failed" in lines["har"] and "not found" in lines["gleam"]
-    assert "har.npz is damaged" in result.stdout
-    assert "`fedbo data fetch gleam`" in result.stdout
+    assert "har.npz is damaged" in text
+    assert "`fedbo data fetch gleam`" in text

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from typer.testing import CliRunner, Result
+from cli.terminal import run
 
 import fedbo
-from fedbo.cli import app as cli
 from fedbo.files import FileRefused
 from fedbo_paper.data import gleam
 from fedbo_paper.data.fetch import FetchFailed, download
@@ -108,11 +107,6 @@ def test_a_failed_download_leaves_what_was_there(
 # ---------------------------------------------------------------- fedbo data fetch
 
 
-def invoke(*args: str) -> Result:
-    wide = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
-    return CliRunner().invoke(cli.app, ["data", *args], env=wide)
-
-
 def offer(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Have gleam come from this address, and be whatever comes from there."""
     monkeypatch.setattr(gleam, "ADDRESS", address)
@@ -124,9 +118,7 @@ def test_fetch_and_fetch_again(site: str, tmp_path: Path, monkeypatch: pytest.Mo
     offer(monkeypatch, site + "/data")
     asked = len(Site.asked)
     for _ in range(2):
-        result = invoke("fetch", "gleam", "--data", str(tmp_path))
-        assert result.exit_code == 0, result.output
-        last = result.stdout.splitlines()[-1]
+        last = run("data", "fetch", "gleam", "--data", tmp_path).splitlines()[-1]
         assert last.startswith(f"gleam is in {tmp_path / 'GLEAM.tar.gz'}: 38 people, ")
     assert len(Site.asked) == asked + 1  # what is there is not fetched again
     assert os.listdir(tmp_path) == ["GLEAM.tar.gz"]
