@@ -254,20 +254,25 @@ def test_a_refused_token_is_explained_and_in_no_log(caplog: pytest.LogCaptureFix
 # Hubs that lie
 
 
+def enrolled(hub: Liar, name: str = "liver", federation: Federation = OURS) -> HubExchange:
+    """The exchange of a member of that hub."""
+    mine = Membership(
+        address=hub.address,
+        federation=name,
+        fingerprint=str(federation.fingerprint),
+        member="site-a",
+        token=TOKEN,
+    )
+    Memberships().add(mine)
+    return HubExchange(hub.address)
+
+
 @pytest.fixture
 def lying_hub() -> Iterator[tuple[HubExchange, Callable[[Answer], None]]]:
     """An exchange through a hub that gives whatever answer is set."""
     answers = [OK]
     with Liar(lambda _: answers[0]) as hub:
-        mine = Membership(
-            address=hub.address,
-            federation="liver",
-            fingerprint=str(OURS.fingerprint),
-            member="site-a",
-            token=TOKEN,
-        )
-        Memberships().add(mine)
-        yield HubExchange(hub.address), lambda answer: answers.__setitem__(0, answer)
+        yield enrolled(hub), lambda answer: answers.__setitem__(0, answer)
 
 
 def calls(exchange: HubExchange) -> list[Callable[[], object]]:
@@ -417,15 +422,7 @@ def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one()
     header = {"fingerprint": private.fingerprint, "sender": "site-a", "sequence": 1, "t_n": 5}
     sent = Message.of_contribution(np.ones(private.shape_coordinates), 0, **header)
     with Liar(lambda _: hand_out(sent.encode())) as hub:
-        mine = Membership(
-            address=hub.address,
-            federation="lung",
-            fingerprint=str(private.fingerprint),
-            member="site-a",
-            token=TOKEN,
-        )
-        Memberships().add(mine)
-        exchange = HubExchange(hub.address)
+        exchange = enrolled(hub, "lung", private)
         with pytest.warns(ExchangeWarning, match="contribution"):
             assert exchange.fetch(private) == []
         asked = len(hub.asked)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model.test_gp import difference
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from fedbo.model.features import Features
@@ -108,12 +109,6 @@ def test_gradient_against_finite_differences(f, seed):
     finite = np.stack([difference(f, X, h * e) / h for e in np.eye(D)], axis=1)
     scale = np.abs(f.features.s).max() * np.sqrt(f.features.signal_variance)
     np.testing.assert_allclose(gradient, finite, rtol=1e-6, atol=1e-7 * scale)
-
-
-def difference(f, X, step):
-    """f(X + step) − f(X) to fourth order, by central differences."""
-    near, far = f(X + step) - f(X - step), f(X + 2 * step) - f(X - 2 * step)
-    return (8 * near - far) / 12
 
 
 @pytest.mark.parametrize(("length_scale", "margin"), [(0.3, 1e-5), (0.01, 2e-4)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.test_gp import hypers
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -48,19 +49,6 @@ def likelihood_by_oracle(hyper, X, y, *, ard=True, gradient=False):
         return gp.log_marginal_likelihood(kernel.theta)
     value, slopes = gp.log_marginal_likelihood(kernel.theta, eval_gradient=True)
     return value, np.concatenate([slopes[1:-1], slopes[:1], slopes[-1:]])
-
-
-log_uniform = lambda low, high: st.floats(np.log(low), np.log(high)).map(np.exp)  # noqa: E731
-
-hypers = st.integers(1, 6).flatmap(
-    lambda D: st.builds(
-        Hyper,
-        length_scales=st.tuples(*[log_uniform(0.05, 5)] * D),
-        signal_variance=log_uniform(0.1, 10),
-        noise_variance=log_uniform(1e-4, 1),
-        kernel=st.sampled_from(KERNELS),
-    )
-)
 
 
 @settings(max_examples=200)

@@ -14,6 +14,7 @@ from contracts.releases import contribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from privacy.test_contribution import SPACES
 
 from fedbo import FTS, Agent, Policy, TipsThenPool
 from fedbo.federation import Federation
@@ -23,22 +24,11 @@ from fedbo.privacy import Plan, Release, Simulated, epsilon, mechanisms, release
 from fedbo.privacy.accounting import gaussian_sigma
 from fedbo.privacy.contribution import shape, to_shape, unit
 from fedbo.privacy.release import DRAWS, STEP, STEPS, draws, mean_and_spread, voted_points
-from fedbo.space import Categorical, Float, Space
+from fedbo.space import Float
 
 SQUARE = Federation({"x": Float(0, 1), "y": Float(0, 1)})
 D, CELLS = len(to_shape(SQUARE)), len(SQUARE.cells)
 MANY = 300  # members from which second moments of all coordinates are summed
-
-SPACES: dict[str, Any] = {
-    "line": {"x": Float(0, 1)},
-    "square": SQUARE.space,
-    "mixed": {"x": Float(0, 1), "kind": Categorical(["a", "b", "c"])},
-    "choice": {"kind": Categorical(["a", "b"])},
-    "listed": Space(
-        {"x": Float(0, 1), "y": Float(0, 1)},
-        points=[{"x": i / 9, "y": (i * 7 % 10) / 9} for i in range(10)],
-    ),
-}
 
 
 def silent(parameter: Fraction, size: int, *, source: Any) -> np.ndarray:
@@ -167,19 +157,12 @@ class TestSensitivity:
         assert 1 - 1e-5 < sums / most(present.weight) <= 1
 
 
-LARGEST = np.finfo(np.float64).max
-
-
 @pytest.mark.parametrize(
     ("vote", "sentence"),
     [
-        (Vote(CELLS, np.ones(D)), f"M = {D} and {CELLS} cells"),
-        (Vote(-1, np.ones(D)), f"M = {D} and {CELLS} cells"),
-        (Vote(0, np.ones(3)), f"has M = 3, expected M = {D}"),
         (Vote(0, np.ones((1, D))), rf"y has shape \(1, {D}\), expected"),
         (Vote(0, np.full(D, np.nan)), "norm nan"),
         (Vote(0, np.full(D, -np.inf)), "norm inf"),
-        (Vote(0, np.full(D, LARGEST)), "norm inf"),
         (Vote(0, np.full(D, 3e38)), "norm .*, expected at most"),
         (Vote(0, np.full(D, None)), "norm nan"),
         (
