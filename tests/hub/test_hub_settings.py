@@ -63,11 +63,6 @@ def test_what_cannot_be_is_named_with_its_place(
     assert expected in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none\.toml cannot be read"):
-        load({}, tmp_path / "none.toml", {})
-
-
 def test_a_password_is_never_shown() -> None:
     url = "postgresql+psycopg://hub:s3cret@db/fedbo?sslpassword=hidden"
     settings = Settings(db=url)

@@ -50,42 +50,31 @@ class TestOutcome:
                 repeat[MODES.index("alone"), :, trial - 1 :] = 0.8
         return scores
 
-    def test_gain(self) -> None:
-        outcome = made_up(self.scores([5, 6, 7, 7, 7, None]))
-        # the mean of alone is 0.5 + 0.3 × 5 / 6 from trial 7 on
-        assert outcome.headline() == "Together, sites reached in 3 trials what took them 7 alone."
-        assert outcome.doubt() == (
-            "Alone took longer in 6 of 6 repeats: "
-            "5 trials in the quickest, more than 8 in the slowest."
-        )
+    CHANCE = " This may be chance: try more --repeats."
 
-    def test_a_gain_that_may_be_chance(self) -> None:
-        outcome = made_up(self.scores([1, 2, 8, 8]))
-        assert outcome.headline() == "Together, sites reached in 3 trials what took them 8 alone."
-        assert outcome.doubt() == (
-            "Alone took longer in 2 of 4 repeats: 1 trial in the quickest, 8 trials in the "
-            "slowest. This may be chance: try more --repeats."
-        )
-
-    def test_no_gain(self) -> None:
-        outcome = made_up(self.scores([1, 2, 2, 3]))
-        assert outcome.headline() == (
-            "No gain: what sites reached together in 3 trials took 2 trials alone."
-        )
-        assert outcome.doubt().startswith("Alone took longer in 0 of 4 repeats: 1 trial in the")
+    @pytest.mark.parametrize(
+        ("alone_gets_there", "headline", "doubt"),
+        [
+            # the mean of alone is 0.5 + 0.3 × 5 / 6 from trial 7 on
+            ([5, 6, 7, 7, 7, None], "Together, sites reached in 3 trials what took them 7 alone.",
+             "6 of 6 repeats: 5 trials in the quickest, more than 8 in the slowest."),
+            ([1, 2, 8, 8], "Together, sites reached in 3 trials what took them 8 alone.",
+             f"2 of 4 repeats: 1 trial in the quickest, 8 trials in the slowest.{CHANCE}"),
+            ([1, 2, 2, 3], "No gain: what sites reached together in 3 trials took 2 trials alone.",
+             f"0 of 4 repeats: 1 trial in the quickest, 3 trials in the slowest.{CHANCE}"),
+            ([None], "Together, sites reached in 3 trials what they did not in 8 alone.",
+             f"1 of 1 repeat: more than 8 in the quickest, more than 8 in the slowest.{CHANCE}"),
+        ],
+    )  # fmt: skip
+    def test_what_was_gained_and_how_sure_that_is(
+        self, alone_gets_there: list[int | None], headline: str, doubt: str
+    ) -> None:
+        outcome = made_up(self.scores(alone_gets_there))
+        assert outcome.headline() == headline
+        assert outcome.doubt() == f"Alone took longer in {doubt}"
 
     def test_as_fast_alone_is_no_gain(self) -> None:
         assert made_up(np.full((2, 2, 2, 8), 0.5)).headline().startswith("No gain")
-
-    def test_never_reached(self) -> None:
-        outcome = made_up(self.scores([None]))
-        assert outcome.headline() == (
-            "Together, sites reached in 3 trials what they did not in 8 alone."
-        )
-        assert outcome.doubt() == (
-            "Alone took longer in 1 of 1 repeat: more than 8 in the quickest, more than 8 in the "
-            "slowest. This may be chance: try more --repeats."
-        )
 
     def test_sites_ahead_and_behind(self) -> None:
         scores = self.scores([None, 4])
