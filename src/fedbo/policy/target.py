@@ -284,23 +284,16 @@ class Target:
     def complete(self, shared: Array) -> Array:
         """Return a point of the space with these shared coordinates, which peers may have named.
 
-        An own draw says how the agent's own parameters are best set beside them.
+        An own draw says how the agent's own parameters are best set beside them. Before a score,
+        they are in the middle of their ranges.
         """
         if not self.own_dimensions:
             return shared
+        if not len(self.y):
+            middle = np.full(self.own_dimensions, 0.5)
+            return np.asarray(self.space.snap(np.append(shared, middle)[None])[0])
         beside = Beside(self.space, shared)
         return self.maximiser(self._restricted(self.own_draw()), beside, None, None)
-
-    def beside_best(self, shared: Array) -> Array:
-        """Return a point with these shared coordinates and the own ones of the best trial.
-
-        Before a score, the own ones are in the middle of their ranges.
-        """
-        if not self.own_dimensions:
-            return shared
-        best = self.X[self.merit.argmax()] if len(self.y) else np.full(self.space.dimensions, 0.5)
-        x: Array = self.space.snap(np.append(shared, best[len(shared) :])[None])[0]
-        return x
 
     def _restricted(self, function: SampledFunction) -> SampledFunction:
         return function if self.restrict is None else self.restrict(function)

@@ -18,7 +18,7 @@ that predicted them count more. Tips that arrive later are followed by the same 
 Only peers that have made more trials than the target are asked for tips. At most three are followed
 in a row, those that failed included: after that, the agent's own queries must find a new best point
 first. So peers that know nothing, or that send ever new tips, cannot take over. A tip says nothing
-about an agent's own parameters: they are as in its best trial, or in the middle at first.
+about an agent's own parameters: they are in the middle at first, then where an own draw is largest.
 
 **Initial points.** If there are fewer tips than initial points, these fill up. Otherwise trial 8 is
 the first initial point, because points where peers point may leave the own model ignorant
@@ -81,7 +81,7 @@ def next_tip(target: Target, peers: Peers) -> Query | None:
     if gain < _LEAST:
         return None
     credit = target.named(peers.rows, gains[first] / gain)
-    x = target.beside_best(tips[first])
+    x = target.complete(tips[first])
     return Query(x, Origin("tip", credit=credit, trust=target.named(peers.rows, w)))
 
 
