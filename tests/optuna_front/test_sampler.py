@@ -177,8 +177,6 @@ def test_own_parameters_are_tuned_with_the_federations() -> None:
     def objective(trial: optuna.Trial) -> float:
         own = trial.suggest_float("own", 0, 1)
         kind = trial.suggest_categorical("kind", ["a", "b", "c"])
-        if trial.number % 2:
-            trial.suggest_int("conditional", 1, 5)
         return bowl(trial) + (own - 0.3) ** 2 + (kind == "a")
 
     exchange = MemoryExchange()
@@ -199,6 +197,22 @@ def test_own_parameters_are_tuned_with_the_federations() -> None:
     again = FederatedSampler(FEDERATION).agent_of(study)
     assert [t.params for t in again.trials] == [t.params for t in agent.trials]
     assert again.message().body == message.body
+
+
+@pytest.mark.parametrize("federation", [FEDERATION, None])
+def test_choices_on_which_parameters_hang_are_sampled_beside(federation) -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial) + trial.suggest_float("own", 0, 1)
+        if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+            return value + trial.suggest_float("only a", 0, 1)
+        return value + 0.1
+
+    study = study_of(FederatedSampler(federation, seed=1))
+    study.optimize(objective, n_trials=12)
+    assert {trial.params["kind"] for trial in study.trials} == {"a", "b"}
+    agent = study.sampler.agent_of(study)
+    assert {*agent.space.parameters} == {*FEDERATION.space.parameters, "own"}
+    assert len(agent.trials) == 12
 
 
 # Objectives that differ from the federation

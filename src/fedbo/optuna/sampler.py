@@ -85,9 +85,10 @@ class FederatedSampler(BaseSampler):
             one. Default: they are if the package ``cryptography`` is installed.
         progress: Whether to tell a hub, for its page, the study's number of trials, its best score
             and its estimate of the trials that peers have saved. Default: False.
-        independent_sampler: Samples parameters that only some trials have, and those that are not
-            the federation's in the first trial. Default: Optuna's `TPESampler`, and the middle of
-            each range in the first trial, because peers know good settings of the others.
+        independent_sampler: Samples parameters that only some trials have, with choices on which
+            they may hang, and all that are not the federation's in the first trial. Default:
+            Optuna's `TPESampler`, and the middle of each range in the first trial, because peers
+            know good settings of the others.
         constraints_func: Returns the constraints of a trial that has ended, of which none is above
             0 if the trial is feasible. With Optuna 5, ``trial.set_constraint`` is the better way.
         ledger: The log of all messages that are sent. Default: the user's log.

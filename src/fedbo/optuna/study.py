@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.search_space import IntersectionSearchSpace
 from optuna.trial import FrozenTrial, TrialState
 
@@ -493,7 +494,11 @@ class StudyAgent:
             caller.warn(text, category)
 
     def common_space(self, *, cached: bool = True) -> SearchSpace:
-        """Return the parameters that all complete trials share and that fedbo can tune."""
+        """Return the parameters that all complete trials share and that fedbo can tune.
+
+        If some trials have parameters that others lack, choices are left out: a model that does not
+        see what hangs on a choice would settle for one too early.
+        """
         shared = private.intersection(self._intersection, self.study, cached=cached)
         if shared != self._shared:
             several = {name: ours for name, ours in shared.items() if not ours.single()}
@@ -501,7 +506,18 @@ class StudyAgent:
             for reason in refusals:
                 self.warn("cannot tune", f"{reason}; it is sampled independently")
             self._shared, self._tuned = shared, {name: shared[name] for name in parameters}
+        numbers = {
+            n: r for n, r in self._tuned.items() if not isinstance(r, CategoricalDistribution)
+        }
+        if len(numbers) < len(self._tuned) and self._has_conditions(cached):
+            return numbers
         return dict(self._tuned)
+
+    def _has_conditions(self, cached: bool) -> bool:
+        """Tell whether some complete trials have parameters that others lack."""
+        trials = private.get_trials(self.study, cached=cached)
+        complete = (trial for trial in trials if trial.state is TrialState.COMPLETE)
+        return len({frozenset(trial.params) for trial in complete}) > 1
 
     def beside(self, *, cached: bool = True) -> SearchSpace:
         """Return what is tuned beside the federation: all that is tuned, if there is none.
