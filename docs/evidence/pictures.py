@@ -20,6 +20,7 @@ from fedbo.insight.colours import COLOURS
 
 HERE = Path(__file__).parent
 GREY, (BLUE, RED, GREEN, *_) = "#7d7d7d", COLOURS
+LEAST_REGRET = 5e-4  # that is drawn, because its logarithm is
 STYLE = {
     "font.size": 13,
     "axes.titlesize": 13,
@@ -148,8 +149,26 @@ def scale() -> Figure:
     return figure
 
 
+def samplers() -> Figure:
+    """Regret against trials, a panel for each problem, of four samplers alone."""
+    rows, trials = table("samplers"), ("10", "20", "50", "200")
+    colours = {"fedbo": BLUE, "TPE": RED, "GPSampler": GREEN, "random": GREY}
+    figure, axes = plt.subplots(2, 4, figsize=(10, 5.4), sharex=True, sharey=True)
+    for panel, first in zip(axes.flat, range(0, len(rows), len(colours)), strict=False):
+        for row in rows[first : first + len(colours)]:
+            regret = [max(number(cell), LEAST_REGRET) for cell in row[2:6]]
+            panel.plot(trials, regret, "o-", color=colours[row[1]], label=row[1])
+        panel.set(title=rows[first][0].replace(", D", "\nD"), yscale="log")
+    decades = (0.001, 0.01, 0.1, 1)
+    for panel in axes[:, 0]:
+        panel.set(ylabel="mean regret", yticks=decades, yticklabels=map(str, decades))
+    axes[-1, -1].axis("off")
+    legend(figure)
+    return figure
+
+
 if __name__ == "__main__":
     (HERE / "drawn").mkdir(exist_ok=True)
     plt.rcParams.update(STYLE)
-    for draw in (attacks, speed, paper, scale):
+    for draw in (attacks, speed, paper, scale, samplers):
         draw().savefig(HERE / "drawn" / f"{draw.__name__}.svg")
