@@ -104,6 +104,8 @@ def visible(folder: Path) -> list[str]:
         ("https://", "expected https://HOST"),
         ("s3://bucket/folder", "is neither a folder nor the https:// address of a hub"),
         ("", "the address is '', expected a folder"),
+        ("localhost:8765", "write https://localhost:8765"),
+        ("hub.example.org:443/liver", "write https://hub.example.org:443/liver"),
         ("/no/such/folder", "does not exist; check the address"),
         ("/dev/null", "Not a directory; give the path of a folder"),
     ],
@@ -111,6 +113,15 @@ def visible(folder: Path) -> list[str]:
 def test_an_address_that_leads_nowhere_is_refused_at_once(address: str, said: str) -> None:
     with pytest.raises(ExchangeError, match=said):
         exchange_at(address)
+
+
+def test_a_folder_may_be_called_like_a_port_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run:2025").mkdir()
+    for address in ("run:2025", "./run:2026", tmp_path / "run:2027"):
+        assert isinstance(exchange_at(address), FolderExchange)
 
 
 # Where messages lie

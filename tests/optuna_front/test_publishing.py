@@ -234,7 +234,7 @@ def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
 
 
 def test_progress_needs_a_hub_and_no_privacy_plan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="only a hub shows progress"):
+    with pytest.raises(ValueError, match=f"the exchange is FolderExchange.'{tmp_path}'"):
         FederatedSampler(FEDERATION, tmp_path, progress=True)
     private = Federation(FEDERATION.space, privacy=Plan(epsilon=1.0, delta=1e-3))
     with pytest.raises(ValueError, match="a privacy plan does not cover it"):

@@ -11,6 +11,7 @@ from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.identity.keyring import Keyring
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_HOST_AND_PORT = re.compile(r"[^/\\]+:\d{1,5}(/.*)?")
 
 
 def exchange_at(
@@ -29,7 +30,14 @@ def exchange_at(
     >>> exchange_at("https://hub.example.org/liver")
     HubExchange('https://hub.example.org/liver')
     """
-    if not isinstance(address, str) or (url := _URL.match(address)) is None:
+    if not isinstance(address, str):
+        return FolderExchange(address, keyring)
+    if _HOST_AND_PORT.fullmatch(address) and not os.path.exists(address):
+        raise ExchangeError(
+            f"{address!r} looks like the address of a hub: write https://{address}; for a new "
+            f"folder of this name, write ./{address}"
+        )
+    if (url := _URL.match(address)) is None:
         return FolderExchange(address, keyring)
     if url[1].lower() in ("http", "https"):
         return HubExchange(address, keyring)

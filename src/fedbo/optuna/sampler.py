@@ -127,11 +127,15 @@ class FederatedSampler(BaseSampler):
             raise ValueError(
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
-        is_private = federation is not None and federation.privacy is not None
-        if progress and (is_private or not isinstance(exchange, HubExchange)):
+        if progress and not isinstance(exchange, HubExchange):
             raise ValueError(
-                "progress is True, but only a hub shows progress, and a privacy plan does not "
-                "cover it, because a best score says something about trials: leave it out"
+                f"progress is True, but only a hub shows progress, and the exchange is {exchange}: "
+                "the address of a hub begins with https://"
+            )
+        if progress and federation is not None and federation.privacy is not None:
+            raise ValueError(
+                "progress is True, but a privacy plan does not cover it, because a best score says "
+                "something about trials: leave it out"
             )
         if signed and not is_installed():
             raise ValueError(
