@@ -102,6 +102,7 @@ def test_one_of_two_sources_is_needed() -> None:
         assert "give exactly one of the two" in said("federation", "new", *both, code=2)
     text = said("federation", "new", "--from-space", "nowhere.toml", code=1)
     assert "nowhere.toml cannot be used: No such file" in text
+    assert said("federation", "show", "nowhere.toml", code=1).startswith("there is no federation")
 
 
 # From a study

@@ -132,6 +132,12 @@ def test_what_is_wrong_in_a_file_is_named(text: str, words: str, tmp_path: Path)
     assert str(path) in str(caught.value)
 
 
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    said = f"there is no federation file federaton.toml in {tmp_path}: .*fedbo federation new"
+    with pytest.raises(FileNotFoundError, match=said):
+        Federation.load(tmp_path / "federaton.toml")
+
+
 def points_of(n: int) -> str:
     text = "".join(CHOICES.replace(".C]", f".{name}]") for name in "ab")
     choices = ", ".join(map(str, range(500)))

@@ -412,6 +412,12 @@ class Federation:
         """
         try:
             return cls.from_toml(file.read(path))
+        except FileNotFoundError:
+            folder, name = os.path.split(os.path.abspath(path))
+            raise FileNotFoundError(
+                f"there is no federation file {name} in {folder}: get it from whoever made it, or "
+                "make one with fedbo federation new"
+            ) from None
         except ValueError as error:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
