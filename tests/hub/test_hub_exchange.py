@@ -170,6 +170,8 @@ def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
             call()
     mine = joined(exchange, "clinic")
     assert mine.identity(OURS) == Identity("clinic", "")
+    with pytest.raises(ExchangeError, match=f"not a member .*, only of {mine.address}: check the"):
+        HubExchange("https://locahost:8765").fetch(OURS)
     with pytest.raises(ExchangeError, match=r"'liver' is not an agent of yours .* 'clinic/liver'"):
         mine.publish(message(sender="liver"))
     with pytest.raises(ExchangeError, match="this is another federation"):

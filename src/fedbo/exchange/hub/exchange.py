@@ -155,9 +155,11 @@ class HubExchange(Exchange):
         places = " and ".join(dict.fromkeys(row.place for row in fitting or here))
         join = f"fedbo join {shlex.quote(self.address)} --invite FILE"
         if not here:
+            others = dict.fromkeys(row.place for row in self._memberships.all())
+            only = f", only of {' and '.join(others)}: check the address, or" if others else ":"
             raise NotSent(
-                f"you are not a member of a federation at {self.address}: ask whoever runs the hub "
-                f"for an invitation, and run {join}"
+                f"you are not a member of a federation at {self.address}{only} ask whoever runs "
+                f"the hub for an invitation, and run {join}"
             )
         if fingerprint is not None and not fitting:
             raise NotSent(
