@@ -493,12 +493,26 @@ class StudyAgent:
             self._warned.add(about)
             caller.warn(text, category)
 
-    def common_space(self, *, cached: bool = True) -> SearchSpace:
-        """Return the parameters that all complete trials share and that fedbo can tune.
+    def beside(self, *, cached: bool = True) -> SearchSpace:
+        """Return what is tuned beside the federation: all that is tuned, if there is none.
 
-        If some trials have parameters that others lack, choices are left out: a model that does not
-        see what hangs on a choice would settle for one too early.
+        These are the study's own parameters, as far as all complete trials share them and fedbo can
+        tune them. A federation that lists its points has none. If some trials have parameters that
+        others lack, choices are left out: a model that does not see what hangs on a choice would
+        settle for one too early.
         """
+        federation = self.options.federation
+        if federation is not None and federation.space.points is not None:
+            return {}
+        theirs = () if federation is None else federation.space.parameters
+        own = {n: ours for n, ours in self._common(cached).items() if n not in theirs}
+        numbers = {
+            n: ours for n, ours in own.items() if not isinstance(ours, CategoricalDistribution)
+        }
+        return numbers if len(numbers) < len(own) and self._has_conditions(cached) else own
+
+    def _common(self, cached: bool) -> SearchSpace:
+        """Return the parameters that all complete trials share and that fedbo can tune."""
         shared = private.intersection(self._intersection, self.study, cached=cached)
         if shared != self._shared:
             several = {name: ours for name, ours in shared.items() if not ours.single()}
@@ -506,30 +520,13 @@ class StudyAgent:
             for reason in refusals:
                 self.warn("cannot tune", f"{reason}; it is sampled independently")
             self._shared, self._tuned = shared, {name: shared[name] for name in parameters}
-        numbers = {
-            n: r for n, r in self._tuned.items() if not isinstance(r, CategoricalDistribution)
-        }
-        if len(numbers) < len(self._tuned) and self._has_conditions(cached):
-            return numbers
-        return dict(self._tuned)
+        return self._tuned
 
     def _has_conditions(self, cached: bool) -> bool:
         """Tell whether some complete trials have parameters that others lack."""
         trials = private.get_trials(self.study, cached=cached)
         complete = (trial for trial in trials if trial.state is TrialState.COMPLETE)
         return len({frozenset(trial.params) for trial in complete}) > 1
-
-    def beside(self, *, cached: bool = True) -> SearchSpace:
-        """Return what is tuned beside the federation: all that is tuned, if there is none.
-
-        These are the study's own parameters. A federation that lists its points has none.
-        """
-        federation, space = self.options.federation, self.common_space(cached=cached)
-        if federation is None:
-            return space
-        if federation.space.points is not None:
-            return {}
-        return {name: space[name] for name in space if name not in federation.space.parameters}
 
     @property
     def is_new(self) -> bool:
