@@ -156,5 +156,7 @@ def test_peers_help_an_agent_with_constraints():
     assert {"tip", "pool"} & {trial.source for trial in agent.trials}
     assert agent.best.score > -0.09
     explanation = agent.explain()
-    assert "know no constraints" in explanation.verdict
+    assert explanation.verdict == "No estimate for studies with constraints."
+    left_out = sum(not trial.is_feasible for trial in agent.trials)
+    assert left_out and f"Not counted below: {left_out} (failed, infe" in str(explanation)
     assert explanation.best == agent.best.score

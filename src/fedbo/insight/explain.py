@@ -102,7 +102,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         by = printable(": ".join(filter(None, (best["source"][0], best["peers"][0]))))
         trials = f"{self.queries.height} trial{'' if self.queries.height == 1 else 's'}"
         score = f"the best score is {number(self.best, self.spread)}"
-        return f"Agent {self.agent}: {trials}, {score} (trial {self.best_trial}, {by})."
+        rest = self.queries.height - int(self.sources["queries"].sum())
+        left_out = f" Not counted below: {rest} (failed, infeasible or running)." if rest else ""
+        return f"Agent {self.agent}: {trials}, {score} (trial {self.best_trial}, {by}).{left_out}"
 
 
 def explain(agent: Agent, draws: int = 32, numbers: Mapping[int, int] | None = None) -> Explanation:
@@ -168,7 +170,7 @@ def _silence(complete: Sequence[Trial], influenced: NDArray[np.bool_]) -> str:
     """Return why nothing can be said about trials saved; empty if something can."""
     n = len(complete)
     if any(trial.constraints for trial in complete):
-        return "No estimate: solo agents are replayed from scores, and know no constraints."
+        return "No estimate for studies with constraints."
     if not influenced.any():
         return f"None of the {n} queries came from peers: so far collaborating changed nothing."
     if not influenced[:LONGEST].any():
