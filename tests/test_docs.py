@@ -59,7 +59,7 @@ def test_five_minutes_shows_that_peers_help(tmp_path: Path) -> None:
     said = ""
     for language, code in blocks:
         if language == "python":
-            (tmp_path / "site.py").write_text(code, encoding="utf-8")
+            (tmp_path / "clinic.py").write_text(code, encoding="utf-8")
         else:
             command = ["sh", "-ec", programs + code]
             said += subprocess.run(
