@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import warnings
 
@@ -25,6 +26,15 @@ def test_a_warning_points_at_the_first_line_outside_fedbo_and_optuna() -> None:
         line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
         optimize()
     assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+
+
+def test_a_thread_that_has_no_line_of_the_program_points_at_the_program() -> None:
+    for make in (caller.warn, _library("def run(text):\n    warn(text)")["run"]):
+        with pytest.warns(UserWarning, match="text") as caught:
+            thread = threading.Thread(target=make, args=("text",))
+            thread.start()
+            thread.join()
+        assert (caught[0].filename, caught[0].lineno) == (sys.argv[0], 0)
 
 
 def test_a_thread_collects_what_another_thread_gives() -> None:

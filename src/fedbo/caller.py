@@ -7,22 +7,31 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 
-_INNER = ("fedbo", "fedbo_paper", "optuna")  # packages that are not the user's program
+#: Packages that are not the user's program; the last two begin a thread.
+_INNER = ("fedbo", "fedbo_paper", "optuna", "concurrent", "threading")
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Give a warning that points at the first caller outside fedbo and Optuna."""
+    """Give a warning that points at the first caller outside fedbo and Optuna.
+
+    In a thread that has none, it points at the program, without a line.
+    """
     collected = _collected.get()
     if collected is not None:
         collected.append(text)
         return
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_inner(str(frame.f_globals.get("__name__"))):
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _is_inner(str(frame.f_globals.get("__name__"))):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    if frame is not None:
+        warnings.warn(text, category, stacklevel=level)
+    else:
+        warnings.warn_explicit(text, category, sys.argv[0], 0)
 
 
 @contextmanager

@@ -124,6 +124,15 @@ def test_a_folder_may_be_called_like_a_port_of_a_host(
         assert isinstance(exchange_at(address), FolderExchange)
 
 
+def test_a_folder_without_permission_is_refused_at_once(plain_user: Path) -> None:
+    (plain_user / "below").mkdir(mode=0o000)
+    for folder in ("below", "below/new"):
+        said = "cannot be used: Permission denied; ask for permission"
+        with pytest.raises(ExchangeError, match=said) as caught:
+            exchange_at(str(plain_user / folder))
+        assert caught.value.__suppress_context__  # all is said
+
+
 # Where messages lie
 
 

@@ -41,8 +41,8 @@ def failing(what: str) -> Iterator[None]:
     except ExchangeError:
         raise
     except FileRefused as error:
-        raise ExchangeError(f"{what}: {error}") from error
+        raise ExchangeError(f"{what}: {error}") from None
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
         reason = f"{error.strerror}; {advice}" if error.strerror else str(error)
-        raise ExchangeError(f"{what}: {reason}") from error
+        raise ExchangeError(f"{what}: {reason}") from None
