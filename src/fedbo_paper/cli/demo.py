@@ -32,6 +32,7 @@ def demo(
     checks.require("hub", {"fastapi": "fastapi", "sqlalchemy": "sqlalchemy", "httpx2": "httpx2"})
     checks.writable("--out", out, checks.PICTURES)
     import contextlib
+    import signal
     import tempfile
     import threading
     from functools import partial
@@ -52,18 +53,15 @@ def demo(
         wanted = Demo(agents=agents, trials=trials, repeats=repeats, seed=seed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: it ends workers, too
     console, finished = Console(), list[Repeat]()
     with (
         tempfile.TemporaryDirectory(prefix="fedbo-", ignore_cleanup_errors=True) as temporary,
         hub.serving(wanted, Path(temporary)) as serving,
     ):
         say(screen.introduction(wanted))
-        end = (
-            "It stays until you press Ctrl-C."
-            if stay
-            else "It ends with the demo; --stay keeps it."
-        )
-        where = f"The hub's page: {serving.address}\nLog in with:    {serving.token}\n{end}"
+        end = "until you press Ctrl-C" if stay else "until the demo ends; --stay keeps it"
+        where = f"The hub's page: {serving.address} ({end})\nLog in with:    {serving.token}"
         console.print(Text(f"\n{where}\n"), soft_wrap=True)
         calls = [
             partial(play, wanted, repeat, serving.address, invitation, Path(temporary))
@@ -88,6 +86,6 @@ def demo(
         if len(finished) < repeats:
             raise typer.Exit(checks.INTERRUPTED)
         if stay:
-            say("The hub's page stays until you press Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):
+                say("The hub's page stays until you press Ctrl-C.")
                 threading.Event().wait()

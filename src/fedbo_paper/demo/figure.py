@@ -38,8 +38,8 @@ def draw(outcome: Outcome, path: str | os.PathLike[str]) -> Figure:
 def _draw_curves(axes: Axes, outcome: Outcome) -> None:
     trials = range(1, outcome.demo.trials + 1)
     for mode, name, colour, style in (
-        (TOGETHER, "together", COLOURS[1], "-"),
-        (ALONE, "alone", COLOURS[0], "--"),
+        (TOGETHER, "together", COLOURS[0], "-"),
+        (ALONE, "alone", _GREY, "--"),
     ):
         curves = outcome.curves[:, mode].T
         axes.plot(trials, curves, color=colour, linewidth=0.8, alpha=0.2)

@@ -61,16 +61,18 @@ class Outcome:
         return f"No gain: what sites reached together in {EARLY} trials took {alone} alone."
 
     def doubt(self) -> str:
-        """Say how often alone took longer, and how much its trials vary from repeat to repeat."""
+        """Say in how many repeats alone needed more trials, and how their number varies."""
         T, needed = self.demo.trials, [trials_needed(curves) for curves in self.curves]
-        fewest, most = (
-            count(n, "trial") if n <= T else f"more than {T}" for n in (min(needed), max(needed))
-        )
+        ends = [str(n) if n <= T else f"more than {T}" for n in (min(needed), max(needed))]
+        span = ends[0] if ends[0] == ends[1] else f"between {ends[0]} and {ends[1]}"
         slower = sum(n > EARLY for n in needed)
         is_clear = binomtest(slower, self.repeats).pvalue < 0.05
+        repeats = count(self.repeats, "repeat")
+        is_all = slower == self.repeats > 1
+        where = f"In {'each of the' if is_all else f'{slower} of'} {repeats}"
         return (
-            f"Alone took longer in {slower} of {count(self.repeats, 'repeat')}: "
-            f"{fewest} in the quickest, {most} in the slowest."
+            f"{where}, alone needed more than those {EARLY} trials"
+            f"{':' if slower == self.repeats else '; over all repeats it needed'} {span}."
             f"{'' if is_clear else ' This may be chance: try more --repeats.'}"
         )
 

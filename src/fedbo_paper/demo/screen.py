@@ -34,10 +34,10 @@ def trials_table(outcome: Outcome) -> Table:
     """Create a table of accuracies, and of who is ahead, after some numbers of trials."""
     T, means = outcome.demo.trials, outcome.curves.mean(axis=0)
     table = screen.table("trials")
-    table.add_column("alone", justify="right", style="blue")
-    table.add_column("together", justify="right", style="dark_orange")
-    table.add_column("better off", justify="right")
-    table.add_column("worse off", justify="right")
+    table.add_column("alone", justify="right")
+    table.add_column("together", justify="right", style="blue")
+    table.add_column("better", justify="right")
+    table.add_column("worse", justify="right")
     for trial in [*(t for t in _SHOWN if t < T), T]:
         accuracies = (f"{100 * means[mode, trial - 1]:.1f} %" for mode in (ALONE, TOGETHER))
         shares = (f"{100 * share:.0f} %" for share in outcome.shares(trial))
@@ -54,7 +54,10 @@ def report(console: Console, outcome: Outcome) -> None:
         f"{count(sent, 'message')} went to the hub, at most {size(largest)} each; "
         f"{count(received, 'message')} came from it."
     )
-    say("\nAccuracy of the best trial so far, and sites better or worse off together:\n")
+    say(
+        "\nMean accuracy of the best trial so far, and the share of sites for which it is better "
+        "or worse together than alone:\n"
+    )
     console.print(trials_table(outcome))
     console.print()
     say(outcome.headline(), style="bold")
