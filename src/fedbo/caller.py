@@ -16,10 +16,7 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Give a warning that points at the first caller outside fedbo and Optuna.
-
-    In a thread that has none, it points at the program, without a line.
-    """
+    """Warn, at the first caller outside fedbo and Optuna, or in no line if a thread has none."""
     collected = _collected.get()
     if collected is not None:
         collected.append(text)

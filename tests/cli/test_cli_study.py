@@ -107,6 +107,36 @@ def test_what_cannot_be_published_is_an_error(study: optuna.Study) -> None:
     assert "fedbo federation new" in said("publish", "--to", "shared", code=2)
 
 
+@pytest.mark.parametrize("options", [(), ("--unsigned",)])
+def test_the_message_of_a_deleted_study_is_withdrawn(
+    study: optuna.Study, state: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    said("publish", "--to", "shared", "--name", "ours", *options)
+    optuna.delete_study(study_name="old", storage=STORAGE)
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    again = optuna.create_study(study_name="new", storage=STORAGE, sampler=sampler)
+    again.optimize(objective, n_trials=2)
+    text = said("publish", "--to", "shared", "--name", "ours", *options, study="new", code=1)
+    assert "fedbo exchange withdraw if it was deleted" in text
+
+    def withdraw(*args: str, code: int = 0, stdin: str | None = None) -> str:
+        return terminal.said("exchange", "withdraw", "shared", *args, code=code, stdin=stdin)
+
+    place, what = FolderExchange("shared"), "message of ours about 3 trials"
+    assert f"Withdraw the {what}? [y/N]" in withdraw("ours", code=1, stdin="n\n")
+    assert "no message of 'theirs' that you can" in withdraw("theirs", "--yes", code=1)
+    with monkeypatch.context() as patched:  # somebody else
+        patched.setenv("FEDBO_STATE", str(state / "other"))
+        withdraw("ours", "--yes", code=1)
+    assert [message.sender for message in place.fetch(FEDERATION)] == ["ours"]
+    assert f"The {what} was withdrawn" in withdraw("ours", stdin="y\n")
+    assert place.fetch(FEDERATION) == []
+    assert [entry.action for entry in Ledger().read()] == ["sent", "withdrawn"]
+    assert "no message of 'ours'" in withdraw("ours", "--yes", code=1)
+    said("publish", "--to", "shared", "--name", "next", study="new")
+    assert [message.sender for message in place.fetch(FEDERATION)] == ["next"]
+
+
 # Explaining
 
 

@@ -1,4 +1,4 @@
-"""``fedbo exchange``: who is there, and why some messages do not count."""
+"""``fedbo exchange``: who is there, why some messages do not count, and withdrawing one."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from typing import Annotated
 import typer
 
 from fedbo.cli import screen
-from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, exchange_at
+from fedbo.cli.release import Yes
+from fedbo.cli.study import FederationFile, federation_at
+from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring
-from fedbo.message import Fingerprint, Heard, MessageRefused
+from fedbo.identity import KeyPair, Keyring
+from fedbo.message import Fingerprint, Heard, Message, MessageRefused
 
 _FAULTS = 20  # shown
 _KEY = 20  # characters of a key that are shown
 
-app = typer.Typer(no_args_is_help=True, help="Look into an exchange.")
+app = typer.Typer(no_args_is_help=True, help="Look into an exchange, and withdraw from it.")
 
-
-@app.callback()
-def _exchange() -> None:
-    """Look into an exchange."""
+Address = Annotated[str, typer.Argument(help="The exchange: a folder, or the address of a hub.")]
 
 
 @app.command()
 def status(
-    exchange: Annotated[
-        str, typer.Argument(help="The exchange: a folder, or the address of a hub.")
-    ],
+    exchange: Address,
     federation: Annotated[
         Path | None,
         typer.Option(help="Show who takes part in the federation of this file, and who does not."),
@@ -69,6 +66,33 @@ def status(
             screen.say(f"• {screen.printable(text)}", "yellow", indent=2)
         if len(texts) > _FAULTS:
             screen.say(f"… and {len(texts) - _FAULTS:,} more", indent=2)
+
+
+@app.command()
+def withdraw(
+    exchange: Address,
+    peer: Annotated[str, typer.Argument(help="Its sender, as fedbo exchange status lists it.")],
+    federation: FederationFile = None,
+    yes: Yes = False,
+) -> None:
+    """Withdraw a message of yours whose study was deleted; otherwise, use fedbo study withdraw.
+
+    It is signed with a key that is on this machine or, if it is not signed, in your ledger. Give a
+    new study another name: under this one, a signed message counts only if it has more trials.
+    """
+    place = exchange_at(exchange)
+    agreed = federation_at(place, federation)
+    for message in (holding.message for holding in place.holdings()):
+        if isinstance(message, Message) and message.fingerprint == agreed.fingerprint:
+            keys = KeyPair.find(message.key) if message.key else None
+            if message.sender == peer and (keys or not message.key):
+                about = f"{peer} about {screen.count(message.t_n, 'trial')}"
+                if not yes:
+                    typer.confirm(f"Withdraw the message of {about}?", abort=True)
+                if Ledger().withdraw(place, agreed, peer, keys):
+                    screen.say(f"The message of {about} was withdrawn from {place.address}.")
+                    return
+    raise ExchangeError(f"{place.address} has no message of {peer!r} that you can withdraw")
 
 
 def _refused(keyring: Keyring, agreed: Federation, messages: list[Heard]) -> dict[Heard, str]:

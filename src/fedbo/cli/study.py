@@ -80,7 +80,7 @@ def preview(
 ) -> None:
     """Show the message that `fedbo study publish` would send. Nothing is sent or stored."""
     exchange = exchange_at(to)
-    agreed = _federation(exchange, federation)
+    agreed = federation_at(exchange, federation)
     stored = _stored(storage, study, agreed, name, local_epsilon, no_tips)
     message, record = stored.message(exchange), stored.record
     screen.say(f"The message that would be published at {exchange.address}", "bold")
@@ -111,7 +111,7 @@ def publish(
     last time, nothing changes. Later, a FederatedSampler may go on with the study.
     """
     ledger, exchange = Ledger(), exchange_at(to)
-    agreed = _federation(exchange, federation)
+    agreed = federation_at(exchange, federation)
     stored = _stored(storage, study, agreed, name, local_epsilon, no_tips)
     published = stored.publish(exchange, signed=False if unsigned else None, ledger=ledger)
     message, where = published.message, exchange.address
@@ -141,7 +141,7 @@ def withdraw(storage: Storage, study: Name, to: To, federation: FederationFile =
     trials. If the study goes on, it publishes again.
     """
     exchange = exchange_at(to)
-    stored = _stored(storage, study, _federation(exchange, federation))
+    stored = _stored(storage, study, federation_at(exchange, federation))
     if stored.withdraw(exchange):
         screen.say(f"The message of this study was withdrawn from {exchange.address}.")
     else:
@@ -198,7 +198,7 @@ def explain(
         typer.echo(f"The tables are in {csv}.")
 
 
-def _federation(exchange: Exchange, file: Path | None) -> Federation:
+def federation_at(exchange: Exchange, file: Path | None) -> Federation:
     """Return the federation in a file; without one, that of the hub, or of federation.toml."""
     if file is None and isinstance(exchange, HubExchange):
         return exchange.member().federation()

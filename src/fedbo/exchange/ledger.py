@@ -310,6 +310,7 @@ class Ledger:
                 raise NotOurs(
                     f"nothing was withdrawn: by the ledger, another study or machine sent the "
                     f"message of {sender!r} at {exchange.address}, and only it can withdraw it"
+                    + (", or fedbo exchange withdraw if it was deleted" if study else "")
                 )
             return False
         entry = _entry("withdrawn", asked[-1], exchange.address, study or "")

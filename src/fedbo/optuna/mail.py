@@ -118,7 +118,7 @@ def rival(
     return (
         f"another study of this user publishes under the name {standing.sender!r}: run this one "
         "as another study with another name (name=...). If that study is no longer needed, "
-        "withdraw its message (fedbo study withdraw)"
+        "withdraw its message (fedbo study withdraw; fedbo exchange withdraw if it was deleted)"
     )
 
 
