@@ -102,7 +102,6 @@ def test_one_of_two_sources_is_needed() -> None:
         assert "give exactly one of the two" in said("federation", "new", *both, code=2)
     text = said("federation", "new", "--from-space", "nowhere.toml", code=1)
     assert "nowhere.toml cannot be used: No such file" in text
-    assert said("federation", "show", "nowhere.toml", code=1).startswith("there is no federation")
 
 
 # From a study
@@ -232,6 +231,7 @@ def test_show_names_the_members() -> None:
 
 
 def test_show_says_what_is_wrong_with_a_file() -> None:
-    assert "nowhere.toml cannot be used" in said("federation", "show", "nowhere.toml", code=1)
+    text = said("federation", "show", "nowhere.toml", code=1)
+    assert text.startswith("there is no federation file nowhere.toml in")
     Path("federation.toml").write_text("format = 1\n[space.parameters]\n")
     assert "federation.toml: parameters is {}" in said("federation", "show", code=1)

@@ -147,3 +147,18 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     town.become("clinic")
     assert "was withdrawn" in study_command("withdraw", storage, town.address)
     assert "clinic/liver" not in town.senders()
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_only_its_member_withdraws_the_message_of_a_deleted_study(
+    town: Town, storage: str, signed: bool
+) -> None:
+    withdraw = "exchange", "withdraw", town.address, "clinic/liver", "--yes"
+    town.enrol("clinic", signed=signed)
+    study_command("publish", storage, town.address, "--name", "liver")
+    town.enrol("lab")
+    assert "no message of 'clinic/liver' that you can withdraw" in said(*withdraw, code=1)
+    assert town.senders() == ["clinic/liver"]
+    town.become("clinic")
+    assert "about 11 trials was withdrawn" in said(*withdraw)
+    assert town.senders() == []
