@@ -64,6 +64,13 @@ def test_a_tip_is_followed_in_the_shared_parameters():
     assert trial.params["depth"] == 3 and trial.params["rate"] == pytest.approx(1e-2)  # the middle
 
 
+def test_own_parameters_leave_the_middle_if_the_first_trial_fails():
+    agent = Agent(federation := Federation(SHARED), seed=3, own=OWN)
+    agent.receive(messages(federation))
+    agent.tell(agent.ask(), None)
+    assert agent.ask().params["rate"] != pytest.approx(1e-2)
+
+
 def test_the_next_tip_is_tried_with_own_settings_that_suit_the_scores():
     federation = Federation(SHARED)
     heard, kinds = messages(federation, count=1), []

@@ -150,6 +150,31 @@ def test_constraints_are_kept_and_never_leave() -> None:
     assert StoredStudy(study, FEDERATION).message(exchange).body == message.body
 
 
+def test_pruned_trials_may_break_a_constraint_too() -> None:
+    def pruned(trial: optuna.Trial) -> float:
+        trial.report(bowl(trial), 0)
+        constrain(trial, 1.0)
+        raise optuna.TrialPruned
+
+    study = study_of(FederatedSampler(FEDERATION, seed=1))
+    study.optimize(pruned, n_trials=4)
+    assert not any(trial.is_feasible for trial in study.sampler.agent.trials)
+    assert study.sampler.preview(study) is None
+
+
+def test_a_first_constraint_takes_the_message_of_earlier_trials_out_of_date() -> None:
+    exchange = MemoryExchange()
+    study = study_of(FederatedSampler(FEDERATION, exchange, seed=1, name="site"))
+    study.optimize(bowl, n_trials=8)
+    study.sampler.flush()
+    study.sampler = FederatedSampler(FEDERATION, exchange, constraints_func=lambda trial: [0.0])
+    with pytest.warns(ExchangeWarning, match="8 scores, and only . count now"):
+        study.optimize(bowl, n_trials=12)
+        study.sampler.flush()
+    (message,) = exchange.fetch(FEDERATION)
+    assert message.sequence == 12
+
+
 def test_constraints_must_be_numbers() -> None:
     study = study_of(FederatedSampler(FEDERATION, constraints_func=lambda trial: [0.0, math.nan]))
     with pytest.raises(ValueError, match=r"returned \[0.0, nan\] for trial 0, expected numbers"):
@@ -213,6 +238,27 @@ def test_choices_on_which_parameters_hang_are_sampled_beside(federation) -> None
     agent = study.sampler.agent_of(study)
     assert {*agent.space.parameters} == {*FEDERATION.space.parameters, "own"}
     assert len(agent.trials) == 12
+
+
+def test_choices_stay_in_the_model_when_a_parameter_is_added() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        value = bowl(trial) + (trial.suggest_categorical("kind", ["a", "b"]) == "a")
+        return value + (trial.suggest_float("new", 0, 1) if trial.number >= 3 else 0.0)
+
+    study = study_of(FederatedSampler(seed=1))
+    study.optimize(objective, n_trials=8)
+    assert "kind" in study.sampler.agent.space.parameters
+
+
+def test_own_parameters_leave_the_middle_if_the_first_trial_fails() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        if trial.suggest_float("own", 0, 1) == 0.5:
+            raise MemoryError
+        return bowl(trial)
+
+    study = study_of(FederatedSampler(FEDERATION, seed=1))
+    study.optimize(objective, n_trials=4, catch=MemoryError)
+    assert [trial.state for trial in study.trials].count(TrialState.COMPLETE) == 3
 
 
 # Objectives that differ from the federation

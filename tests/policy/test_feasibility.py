@@ -114,6 +114,18 @@ def test_a_message_does_not_tell_what_is_infeasible_from_what_was_never_tried():
     assert len({agent.message().encode() for agent in agents}) == 1
 
 
+def test_a_message_praises_no_place_for_own_parameters_that_are_infeasible_there():
+    federation = Federation({"x": Float(0, 1)}, seed=1)
+    for seed in range(3):
+        agent = Agent(federation, seed=seed, own={"own": Float(0, 1)})
+        for _ in range(20):
+            trial = agent.ask()
+            x, own = trial.params["x"], trial.params["own"]
+            agent.tell(trial, x + 2 * own, [x + own - 1.0])  # the best feasible x is 0
+        tip = federation.space.decode(federation.lattice.unpack(agent.message().body.tip))
+        assert tip["x"] < 0.2
+
+
 def test_without_a_feasible_trial_there_is_no_message():
     agent = Agent(Federation(SPACE), seed=0)
     agent.tell({"x": 0.5, "y": 0.5}, 1.0, [0.1])
@@ -155,6 +167,10 @@ def test_peers_help_an_agent_with_constraints():
     run(agent, 12)
     assert {"tip", "pool"} & {trial.source for trial in agent.trials}
     assert agent.best.score > -0.09
+    newcomer = Agent(federation, seed=1)  # is free, and hears the constrained one too
+    newcomer.receive([*messages, agent.message()])
+    trial = newcomer.ask()
+    assert trial.source == "tip" and score(**trial.params) > -0.05
     explanation = agent.explain()
     assert explanation.verdict == "No estimate for studies with constraints."
     left_out = sum(not trial.is_feasible for trial in agent.trials)

@@ -12,7 +12,8 @@ g(x_i)  max of μ(x_i, o) over o in O and o = o_i                               
 
 A message speaks of the shared parameters only. If an agent has parameters of its own, its scores
 depend on these too, so the message is made of g in place of the scores: what each trial would be
-worth with the agent's own parameters at their best. The tip is the x_i where g is largest.
+worth with the agent's own parameters at their best. The tip is the x_i where g is largest. With
+constraints, the scores stay as they are: o_i may be infeasible beside another x.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Outbox:
         if new := numbers[len(self._regression) :]:
             self._regression.add(self._shared(new))
         y = self.settings.scores(self.history.y(numbers)).z
-        if self.federation.space.dimensions < (X := self.history.X(numbers)).shape[1] and len(y):
+        has_own = self.federation.space.dimensions < (X := self.history.X(numbers)).shape[1]
+        if has_own and len(y) and self.history.constraints() is None:
             y = self.settings.scores(self._profile(X, y)).z
         return self._regression, y
 

@@ -115,6 +115,12 @@ def rival(
     senders = ledger.studies(message)
     if message.sequence <= scores and (not senders or record.study in senders):
         return ""
+    if record.study in senders:
+        return (
+            f"its message under the name {standing.sender!r} is about {message.sequence} scores, "
+            f"and only {scores} count now. Trials without a constraint that others have do not "
+            "count. It publishes again when it has more"
+        )
     return (
         f"another study of this user publishes under the name {standing.sender!r}: run this one "
         "as another study with another name (name=...). If that study is no longer needed, "

@@ -25,7 +25,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 _HAS_CACHE = "use_cache" in inspect.signature(IntersectionSearchSpace.calculate).parameters
 
@@ -33,12 +33,6 @@ _HAS_CACHE = "use_cache" in inspect.signature(IntersectionSearchSpace.calculate)
 def get_trials(study: Study, *, cached: bool = False) -> list[FrozenTrial]:
     """Return all trials of a study by number; if ``cached``, as of the beginning of this trial."""
     return study._get_trials(deepcopy=False, use_cache=cached)
-
-
-def has_complete(study: Study) -> bool:
-    """Tell whether any trial is complete, as of the beginning of this trial."""
-    complete = TrialState.COMPLETE
-    return any(trial.state is complete for trial in get_trials(study, cached=True))
 
 
 def intersection(

@@ -85,10 +85,10 @@ class FederatedSampler(BaseSampler):
             one. Default: they are if the package ``cryptography`` is installed.
         progress: Whether to tell a hub, for its page, the study's number of trials, its best score
             and its estimate of the trials that peers have saved. Default: False.
-        independent_sampler: Samples parameters that only some trials have, with choices on which
-            they may hang, and all that are not the federation's in the first trial. Default:
-            Optuna's `TPESampler`, and the middle of each range in the first trial, because peers
-            know good settings of the others.
+        independent_sampler: Samples what the model does not: parameters that only some trials
+            suggest, choices of the study's own if there are such parameters, and all of its own
+            in the first trial. Default: Optuna's `TPESampler`, but the middle of each range in the
+            first trial.
         constraints_func: Returns the constraints of a trial that has ended, of which none is above
             0 if the trial is feasible. With Optuna 5, ``trial.set_constraint`` is the better way.
         ledger: The log of all messages that are sent. Default: the user's log.
@@ -278,7 +278,7 @@ class FederatedSampler(BaseSampler):
         _check_one_objective(study)
         if self._is_ours(param_name):
             return self._value(study, trial, param_name, param_distribution)
-        if self._begins_in_the_middle and not private.has_complete(study):
+        if self._begins_in_the_middle and trial.number == 0:
             value = middle(param_name, param_distribution)  # beside a tip of peers
             if value is not None:
                 return _fitted(value, param_distribution)
@@ -294,11 +294,14 @@ class FederatedSampler(BaseSampler):
         values: Sequence[float] | None,
     ) -> None:
         self.independent_sampler.after_trial(study, trial, state, values)
-        if self._constraints_func is not None and state in SCORED:
-            private.set_constraints(study, trial, self._constraints_func(trial))
-        with self._lock:
-            self._study_agent(study).end(trial, state)
-            if self._mail is not None:
+        try:
+            if self._constraints_func is not None and state in SCORED:
+                private.set_constraints(study, trial, self._constraints_func(trial))
+        finally:
+            with self._lock:
+                self._study_agent(study).end(trial, state)
+        if self._mail is not None:
+            with self._lock:
                 self._mail.end(trial, state)
         self._pass_on_complaints()
 

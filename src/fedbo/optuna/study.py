@@ -318,7 +318,7 @@ class Mirror:
         ended, names, constraints = [], set(self.names), set(self.constraints)
         for trial in trials:
             names.update(trial.params)
-            if trial.state is TrialState.COMPLETE:
+            if trial.state in SCORED:
                 constraints.update(private.constraints(trial))
             settled = self._settled.get(trial.number)
             if trial.state.is_finished():
@@ -498,8 +498,8 @@ class StudyAgent:
 
         These are the study's own parameters, as far as all complete trials share them and fedbo can
         tune them. A federation that lists its points has none. If some trials have parameters that
-        others lack, choices are left out: a model that does not see what hangs on a choice would
-        settle for one too early.
+        others lack, choices are left out: a model that does not see the parameters that depend on
+        a choice would settle for one choice too early.
         """
         federation = self.options.federation
         if federation is not None and federation.space.points is not None:
@@ -523,10 +523,14 @@ class StudyAgent:
         return self._tuned
 
     def _has_conditions(self, cached: bool) -> bool:
-        """Tell whether some complete trials have parameters that others lack."""
-        trials = private.get_trials(self.study, cached=cached)
-        complete = (trial for trial in trials if trial.state is TrialState.COMPLETE)
-        return len({frozenset(trial.params) for trial in complete}) > 1
+        """Tell whether a complete trial lacks a parameter that one before it has."""
+        names: set[str] = set()
+        for trial in private.get_trials(self.study, cached=cached):
+            if trial.state is TrialState.COMPLETE:
+                if names - trial.params.keys():
+                    return True
+                names |= trial.params.keys()
+        return False
 
     @property
     def is_new(self) -> bool:

@@ -285,13 +285,15 @@ class Target:
         """Return a point of the space with these shared coordinates, which peers may have named.
 
         An own draw says how the agent's own parameters are best set beside them. Before a score,
-        they are in the middle of their ranges.
+        they are random, and in the middle of their ranges at first.
         """
         if not self.own_dimensions:
             return shared
         if not len(self.y):
-            middle = np.full(self.own_dimensions, 0.5)
-            return np.asarray(self.space.snap(np.append(shared, middle)[None])[0])
+            own = np.full(self.own_dimensions, 0.5)
+            if len(self.open_points):
+                own = self.rng.random(self.own_dimensions)
+            return np.asarray(self.space.snap(np.append(shared, own)[None])[0])
         beside = Beside(self.space, shared)
         return self.maximiser(self._restricted(self.own_draw()), beside, None, None)
 
