@@ -84,7 +84,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 
 clean:  ## remove environments, caches and builds
 	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
-	rm -rf docs/how/pictures docs/reference/cli.md docs/reference/http.md
+	rm -rf docs/evidence/drawn docs/how/pictures docs/reference/cli.md docs/reference/http.md
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt

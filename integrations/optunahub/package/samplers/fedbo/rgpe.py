@@ -88,6 +88,7 @@ class RGPESampler(FederatedSampler):
         samples: int = 100,
         independent_sampler: optuna.samplers.BaseSampler | None = None,
     ) -> None:
+        past_studies = list(past_studies)
         space = _shared_space(past_studies)
         length_scale = _LENGTH_SCALE * math.sqrt(space.dimensions)
         federation = Federation(space, features=features, length_scale=length_scale, kind="belief")
