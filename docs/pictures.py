@@ -194,7 +194,7 @@ def tips() -> Figure:
 
 def pool() -> Figure:
     """What a newcomer expects after two trials, by itself and with its peers."""
-    figure, axes = panels(2)
+    figure, axes = panels(2, height=3.3)
     places = np.array([0.1, 0.85])
     newcomer = on_line("newcomer", places, 0.02)
     for n, shift in enumerate((0.0, 0.03, 0.05)):
@@ -217,7 +217,8 @@ def pool() -> Figure:
         each.plot(places, target.y, "o", color=RED, label="its trials")
         each.set_title(title)
         each.set_yticks([])
-        label(each, "a parameter", "score")
+        each.set(xlabel="a parameter", ylabel="score")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
