@@ -92,7 +92,8 @@ for seed in SEEDS:
 for way, curves in scores.items():
     best = np.maximum.accumulate(curves, axis=1).mean(axis=0)
     print(f"{way:9}", *(f"trial {t}: {best[t - 1]:.3f}  " for t in (1, 3, 5, TRIALS)))
-    plt.plot(np.arange(TRIALS) + 1, best, label=way)
+    colour = "grey" if way == "alone" else None
+    plt.plot(np.arange(TRIALS) + 1, best, color=colour, label=way)
 plt.xticks([1, 5, 10, 15])
 plt.xlabel("trials of a hospital")
 plt.ylabel("best R² so far")

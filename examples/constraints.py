@@ -84,6 +84,7 @@ for seed in SEEDS:
 # most trials below it, and ends with a better forest. What peers know is worth most in the first
 # trials. On the right are all trials of the first and the last way, and the limit.
 
+colours = {"limit ignored": "black", "limit told": "grey", "limit told, and peers": "C0"}
 figure, (left, right) = plt.subplots(1, 2)
 for way, results in ways.items():
     accuracy, leaves = np.moveaxis(np.array(results), 2, 0)
@@ -93,9 +94,9 @@ for way, results in ways.items():
         f"{way:21} {100 * feasible.mean():3.0f} % of the trials feasible, best:",
         *(f"trial {t}: {best[t - 1]:.3f}  " for t in (1, 5, TRIALS)),
     )
-    left.plot(np.arange(TRIALS) + 1, best, label=way)
+    colour = colours[way]
+    left.plot(np.arange(TRIALS) + 1, best, color=colour, label=way)
     if way != "limit told":
-        colour = left.lines[-1].get_color()
         right.scatter(leaves, accuracy, 8, color=colour, alpha=0.5)
 left.set(xlabel="trials of an office", ylabel="best feasible accuracy", xticks=[1, 5, 10, 15])
 left.legend()

@@ -131,18 +131,20 @@ for path in sorted((folder / "sites").rglob("agent.fedbo")):
         best[way][site] = np.maximum.accumulate(scores)
 
 # %%
-# These are means over eight sites; dashed lines are the same sites alone. In the first round, the
+# These are means over eight sites; grey lines are the same sites alone. In the first round, the
 # first sites have not heard anything. From the second on, they are ahead. Sites that join later
-# begin with what the first ones recommend: their first trial is better than the best of 12 alone.
+# (dashed) begin with what the first ones recommend: their first trial is better than the best of 12
+# alone.
 
 for number, nodes in enumerate(RUNS):
     joined = range(RUNS[number - 1] if number else 0, nodes)
-    for way, style in {"alone": "--", "together": "-"}.items():
+    for way, colour in {"alone": "grey", "together": "C0"}.items():
         mean = np.mean([best[way][site] for site in joined], axis=0)
         shown = (f"trial {t}: {mean[t - 1]:.3f}  " for t in (1, 3, 6, length))
         label = f"sites {joined[0]} to {joined[-1]}, {way}"
         print(f"{label:23}", *shown)
-        plt.plot(np.arange(length) + 1, mean, style, color=f"C{number}", label=label)
+        style = "--" if number else "-"
+        plt.plot(np.arange(length) + 1, mean, style, color=colour, label=label)
 plt.xticks([1, 3, 6, 9, 12])
 plt.xlabel("trials of a site")
 plt.ylabel("best accuracy so far")

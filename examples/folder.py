@@ -97,19 +97,19 @@ for entry in ledger.read("Davos"):
     print(f"message {entry.sequence} of Davos: trials behind it {entry.t_n}, bytes {entry.nbytes}")
 
 # %%
-# These are means over the seeds; dashed lines are the same offices alone. Aarau has nobody to learn
+# These are means over the seeds; grey lines are the same offices alone. Aarau has nobody to learn
 # from. Each later office begins better than the one before. For Chur and Davos, the first trial
 # with messages is better than the best of five alone.
 
 for office, name in enumerate(offices):
     opened = LATER * office
-    for way, style in {"alone": "--", "together": "-"}.items():
+    for way, colour in {"alone": "grey", "together": "C0"}.items():
         mean = best[way][:, office].mean(axis=0)
         after = (f"trial {t}: {mean[opened + t - 1]:.3f}  " for t in (1, 2, 5))
         print(f"{name:6} {way:9}", *after)
-        plt.plot(np.arange(WEEKS) + 1, mean, style, color=f"C{office}")
+        plt.plot(np.arange(WEEKS) + 1, mean, "o-", markevery=[opened], color=colour)
         if way == "alone":
-            plt.text(opened + 1.3, mean[opened] - 0.01, name, color=f"C{office}")
+            plt.text(opened + 1.3, mean[opened] - 0.01, name, color="grey")
 plt.xticks([1, 5, 10, 15, 20])
 plt.xlabel("week")
 plt.ylabel("best accuracy of an office so far")

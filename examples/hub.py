@@ -158,7 +158,8 @@ home.cleanup()
 for way, curves in best.items():
     mean = np.mean(curves, axis=0)
     print(f"{way:12}", *(f"trial {t}: {mean[t - 1]:.3f}  " for t in (1, 2, 5, TRIALS)))
-    plt.plot(np.arange(TRIALS) + 1, mean, label=way)
+    colour = "grey" if way == "alone" else None
+    plt.plot(np.arange(TRIALS) + 1, mean, color=colour, label=way)
 plt.xticks([1, 5, 10, 15])
 plt.xlabel("trials of the third bank")
 plt.ylabel("best accuracy so far")

@@ -90,7 +90,8 @@ for seed in SEEDS:
 for way, curves in best.items():
     mean = np.mean(curves, axis=0)
     print(f"{way:9}", *(f"trial {t}: {mean[t - 1]:.3f}  " for t in (1, 3, 5, TRIALS)))
-    plt.plot(np.arange(TRIALS) + 1, mean, label=way)
+    colour = "grey" if way == "alone" else None
+    plt.plot(np.arange(TRIALS) + 1, mean, color=colour, label=way)
 plt.xticks([1, 5, 10, 15])
 plt.xlabel("trials of a clinic")
 plt.ylabel("lowest log loss so far")

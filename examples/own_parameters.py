@@ -94,11 +94,12 @@ for way, agents in ways.items():
     poor = sum(agent.best.score < 0.5 for agent in agents)
     means = "   ".join(f"trial {t}: {best[t - 1]:.3f}" for t in (1, 5, TRIALS))
     print(f"{way:14}   {means}   runs below 0.5: {poor}")
-    left.plot(np.arange(TRIALS) + 1, best, label=way)
+    colour = "grey" if "alone" in way else None
+    left.plot(np.arange(TRIALS) + 1, best, color=colour, label=way)
     if "no cut" not in way:
         trials = [trial for agent in agents for trial in agent.trials]
         cuts = [trial.params["cut"] for trial in trials]
-        right.scatter(cuts, [trial.score for trial in trials], 8, alpha=0.5)
+        right.scatter(cuts, [trial.score for trial in trials], 8, color=colour, alpha=0.5)
 left.set(xlabel="trials of the last office", ylabel="best accuracy so far", xticks=[1, 5, 10, 15])
 left.legend(loc="lower right", bbox_to_anchor=(1, 0.1))
 right.set(xlabel="cut", ylabel="accuracy", xscale="log")

@@ -95,7 +95,8 @@ for seed in SEEDS:
 for name, best in curves.items():
     mean = np.mean(best, axis=0)
     print(f"{name:6}", *(f"trial {t}: {mean[t - 1]:.3f}  " for t in (1, 3, 5, TRIALS)))
-    plt.plot(np.arange(TRIALS) + 1, mean, label=name)
+    colour = "grey" if name == "EI" else None
+    plt.plot(np.arange(TRIALS) + 1, mean, color=colour, label=name)
 plt.xticks([1, 5, 10, 15])
 plt.xlabel("trials of the newcomer")
 plt.ylabel("best R² so far")

@@ -150,8 +150,9 @@ for number, (way, curves) in enumerate(best.items()):
     errors = 100 * (1 - curves)
     mean = errors.mean(axis=0)
     print(f"{way:18}", *(f"trial {t}: {mean[t - 1]:.1f} %  " for t in (1, 2, 3, 7, TRIALS)))
-    left.plot(np.arange(TRIALS) + 1, mean, label=way)
-    right.plot(np.full(len(DRAWS), number), errors[:, 0], "o", alpha=0.5)
+    colour = "grey" if way == "alone" else None
+    left.plot(np.arange(TRIALS) + 1, mean, color=colour, label=way)
+    right.plot(np.full(len(DRAWS), number), errors[:, 0], "o", color=colour, alpha=0.5)
 left.set(xlabel="trials of a newcomer", ylabel="lowest error so far, in %", xticks=[1, 5, 10])
 left.set(yscale="log", yticks=[1, 3, 10, 30], yticklabels=["1", "3", "10", "30"])
 left.legend()

@@ -120,7 +120,8 @@ for seed in SEEDS:
 for way, curves in best.items():
     mean = np.mean(curves, axis=0)
     print(f"{way:25}", *(f"trial {t}: {mean[t - 1]:.3f}  " for t in (1, 3, 5, TRIALS)))
-    plt.plot(np.arange(TRIALS) + 1, mean, label=way)
+    colour = "grey" if way == "alone" else None
+    plt.plot(np.arange(TRIALS) + 1, mean, color=colour, label=way)
 plt.xticks([1, 3, 6, 9, 12])
 plt.xlabel("trials of the next team")
 plt.ylabel("best accuracy so far")
