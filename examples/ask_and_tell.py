@@ -49,7 +49,7 @@ def tune(agent, patients):
 
 
 # %%
-# The first hospital has nobody to learn from. It hands out a message of less than 100 bytes, which
+# The first hospital has nobody to learn from. It hands out a message of about 100 bytes, which
 # contains no score, and of all trials names only the best one, rounded.
 
 first = fedbo.Agent(federation, name="hospital-1", seed=0)
