@@ -23,7 +23,7 @@ _LOOKS = {  # marker and colour of each source
     "pool": ("D", COLOURS[4]),
     "told": ("X", "black"),
 }
-_ALONE = COLOURS[5]
+_ALONE = "#888888"
 _PEERS = 10  # bars at most
 _LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "columnspacing": 1.4}
 _LONGEST_NAME = 24
@@ -56,7 +56,7 @@ def _draw_progress(axes: Axes, explanation: Explanation) -> None:
         band.set(alpha=0.3, linewidth=0, label="alone, replayed: 90 %")
         [line] = axes.step(replayed, solo["alone"], "--", where="post", color=_ALONE)
         line.set_label("its median")
-    axes.step(trial, queries["best"], where="post", color="black", label="best so far")
+    axes.step(trial, queries["best"], where="post", color=COLOURS[0], label="best so far")
     low, high = _window(queries, explanation)
     for source in SOURCES:
         mine = queries["source"] == source

@@ -23,7 +23,9 @@ peers: by expected improvement, or by Thompson sampling if the agent follows the
 it fits its hyper-parameters less often and searches for a maximum less thoroughly.
 
 Both sides are judged by v, the values of f_s at their queries: the best of many noisy scores would
-be biased upwards. docs/lab/explain.md says how accurate the estimate is.
+be biased upwards. So would be the maximum of f_s where nobody has looked, and an error could become
+negative: no value counts as better than the agent's best score. docs/lab/explain.md says how
+accurate the estimate is.
 """
 
 from __future__ import annotations
@@ -124,8 +126,8 @@ class _Truth:  # a function that the objective may be
         self.f, self.mean, self.noise, self.scores = f, mean, noise, scores
 
     def value(self, X: Array) -> Array:
-        """Return v (n,), in standard units."""
-        return self.mean + self.f(X)
+        """Return v (n,), in standard units: at most the best score."""
+        return np.asarray(np.minimum(self.mean + self.f(X), self.scores.z.max()))
 
     def score(self, x: Array, rng: np.random.Generator) -> float:
         """Return a noisy score in the user's units."""

@@ -74,7 +74,7 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     def _meaning(self) -> str:
         at_end = self.ahead / self.draws
         if self.low > 0:
-            later = ", though alone it might be ahead by now" if at_end < 0.5 else ""
+            later = ", though alone it might be as far by now" if at_end < 0.5 else ""
             return f"Collaborating paid{later}."
         if self.high < 0:
             later = ", though it is ahead by now" if at_end > 0.5 else ""
@@ -117,9 +117,9 @@ def compare(
     ahead = (0.5 + 0.5 * np.sign(gaps)).mean(axis=0)
 
     gain_low, gain, gain_high = _quantiles(scores.unwarp(together) - scores.unwarp(alone))
-    best, trials = sign * best[:h], np.arange(1, h + 1)
-    ends = (best - sign * gain_high, best - sign * gain_low)
-    both = {"agent": best, "alone": best - sign * gain}
+    trials = np.arange(1, h + 1)
+    solo, *ends = (sign * np.minimum(best[:h] - g, best[-1]) for g in (gain, gain_high, gain_low))
+    both = {"agent": sign * best[:h], "alone": solo}
     curves = both | {"low": np.minimum(*ends), "high": np.maximum(*ends)}
     gains = both | {"ahead": ahead, "saved": median}
     stops = np.isin(trials, (*_STOPS, h))
