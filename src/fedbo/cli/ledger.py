@@ -77,10 +77,8 @@ def show_message(
 ) -> None:
     """Print a whole message: its header, and all its numbers.
 
-    Args:
-        message: The message.
-        about: Rows to print first; they replace rows of the header with the same name.
-        federation: That of the message, which tells what its tip means; None if it is not known.
+    Rows of ``about`` come first, and replace rows of the header. A federation tells what a tip
+    means.
     """
     header = {
         "agent": message.sender,

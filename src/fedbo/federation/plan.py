@@ -80,11 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_table(cls, table: object) -> Plan:
-        """Read the [privacy] table of a federation file.
-
-        Args:
-            table: The table, or a plan.
-        """
+        """Read the [privacy] table of a federation file; a plan is returned as it is."""
         if isinstance(table, Plan):
             return table
         try:

@@ -129,10 +129,9 @@ class Service:
 
     @contextmanager
     def writing(self, caller: store.Caller | None = None) -> Iterator[Connection]:
-        """Start a transaction that writes: at its end, it is on the disk.
+        """Start a transaction that writes, if the caller's token is still valid.
 
-        Args:
-            caller: Whose token must still be valid.
+        At its end, it is on the disk.
         """
         with store.begin(self.engine) as connection:
             if caller is not None:

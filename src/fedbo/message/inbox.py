@@ -182,10 +182,9 @@ class Inbox:
         return len(gone)
 
     def draw(self, rng: np.random.Generator) -> int | None:
-        """Draw a row from P_N, or None if no peer is left. It can be drawn again until `use`.
+        """Draw a row from P_N with one random number, or None (with none) if no peer is left.
 
-        Args:
-            rng: The generator; one random number is taken from it, or none if no peer is left.
+        It can be drawn again until `use`.
         """
         remaining = self._remaining()
         starts = np.arange(0, len(remaining), _BLOCK)

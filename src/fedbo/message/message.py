@@ -294,10 +294,6 @@ Heard = Message | Release
 
 
 def read(data: bytes | bytearray | memoryview) -> Heard | Withdrawal:
-    """Return the message, release or withdrawal in these bytes; its signature is not checked.
-
-    Args:
-        data: What `encode` of one of them wrote; anything else raises `MessageRefused`.
-    """
+    """Return the message, release or withdrawal in these bytes, as its class's `decode` does."""
     content: Heard | Withdrawal = decoded(data, Message | Release | Withdrawal)
     return content

@@ -176,11 +176,9 @@ class Signed(Wire, frozen=True, kw_only=True, tag_field="version"):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
-        """Return what `encode` wrote. Its signature, if it has one, is not checked.
+        """Return what `encode` wrote; of anything else, raise `MessageRefused`.
 
-        Args:
-            data: The bytes of one message, release or withdrawal; of anything else, this raises
-                `MessageRefused`.
+        The signature, if there is one, is not checked.
         """
         content: Self = decoded(data, cls)
         return content
@@ -202,12 +200,7 @@ class Withdrawal(Signed, frozen=True, kw_only=True, tag=4):
 
 
 def decoded(data: bytes | bytearray | memoryview, form: Any) -> Any:
-    """Return what these bytes hold; raise `MessageRefused` if it is not of this form.
-
-    Args:
-        data: Any bytes.
-        form: A class of what an agent hands out, or several of them.
-    """
+    """Return what these bytes hold; raise `MessageRefused` if it is of none of these classes."""
     try:
         content = msgspec.msgpack.decode(data, type=form)
     except (ValueError, RecursionError) as error:

@@ -101,12 +101,7 @@ def rival(
 ) -> str:
     """Say that a message under the study's name and key is another study's; empty if it is not.
 
-    Args:
-        ledger: The log, which knows which study sent a message.
-        record: The study.
-        standing: How it takes part.
-        message: What the exchange hands out.
-        scores: How many the study has, of those that are stored now.
+    The ledger knows which study sent a message; ``scores`` are those that are stored now.
     """
     if not isinstance(message, Message):
         return ""

@@ -107,13 +107,10 @@ class StoredStudy:
         return self._look(StudyAgent(self.study, self._options)).agent
 
     def message(self, exchange: Exchange) -> Message:
-        """Return the message that would be published now, without a signature.
+        """Return the message that would be published now at an exchange, without a signature.
 
         Nothing is sent, and nothing is stored. Unless the study has published before, its noise and
         its name are drawn again when it does.
-
-        Args:
-            exchange: Where it would be published.
         """
         assert self.federation is not None
         agent = StudyAgent(self.study, self._options)

@@ -54,11 +54,8 @@ def latest_lines(
 ) -> list[AuditLine]:
     """Return the latest lines about a federation, the last one first.
 
-    Args:
-        federation: The name of the federation.
-        most: At most so many.
-        member_id: Only lines that concern this member, among the federation's latest 5,000: those
-            that the others have made cost it no time.
+    Those of one member are looked for among the federation's latest 5,000 only: those that the
+    others have made cost it no time.
     """
     latest = select(audit).where(audit.c.federation == federation)
     latest = latest.order_by(audit.c.time.desc(), audit.c.id.desc())

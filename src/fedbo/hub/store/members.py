@@ -51,13 +51,7 @@ _COLUMNS = (
 
 
 def enrol(connection: Connection, secret: str, name: str, key: bytes | None = None) -> Enrolled:
-    """Make a new member of the federation that a secret invites to.
-
-    Args:
-        secret: The secret of an invitation, which is used up by one.
-        name: The name of the member.
-        key: The public key that will sign its messages; None: they will not be signed.
-    """
+    """Make a new member of the federation that a secret invites to, which uses it up by one."""
     number, row = open_invitation(connection, secret, is_locked=True)
     check_person(name)
     _check_free(row.agreed, name)
@@ -88,14 +82,9 @@ def members(
     offset: int = 0,
     most: int | None = None,
 ) -> Members:
-    """Return the members of a federation, or some of them.
+    """Return the members of a federation, or those with some text in their name.
 
-    Args:
-        federation: Its name at the hub.
-        search: Only members with this text in their name.
-        order: How they are sorted: by name, or the one seen last first.
-        offset: How many to skip.
-        most: At most so many; all by default.
+    They are sorted by name, or the one seen last comes first.
     """
     row = find_federation(connection, federation)
     wanted = [member.c.federation == row.id]

@@ -60,11 +60,7 @@ def publish(
 ) -> bool:
     """Put a message or a signed withdrawal in its place.
 
-    Args:
-        caller: The member, who was checked to be the sender.
-        signed: The message or the withdrawal, which was checked to fit the federation.
-        content: As its sender encoded it.
-        progress: What the sender reports while this message is the latest.
+    It was checked that it fits the federation, and that the caller is the sender.
 
     Returns:
         For a message, whether it is handed out now; for a withdrawal, whether there was a message.

@@ -57,11 +57,7 @@ def make_release(
 ) -> ReleaseInfo:
     """Make the next release of a federation, from the contributions of its members.
 
-    Args:
-        name: The name of the federation at the hub.
-        number: The number that the release should have; by default the next one. Whoever asks for
-            the same number twice gets one release.
-        keys: What signs it; None: it is not signed.
+    Whoever asks for the same number twice gets one release.
     """
     row = lock_federation(connection, name)
     plan = _plan(row)
