@@ -125,20 +125,6 @@ def test_what_was_withdrawn_cannot_be_put_back_by_the_hub(exchange: OpenHub) -> 
     assert mine.publish(later) and mine.fetch(OURS) == [later]
 
 
-def test_whoever_leaves_is_forgotten(exchange: OpenHub) -> None:
-    for sender in ("a", "b", "b/2"):
-        exchange.publish(message(sender=sender))
-    watcher = OpenHub(exchange.address, exchange.db, exchange.town)
-    assert sequences(watcher).keys() == {"a", "b", "b/2"}
-    url = HubUrl(exchange.url.base, exchange.come(OURS))
-    [b] = Memberships().at(url, "b")
-    assert Member(b, Memberships()).leave() is True
-    assert sequences(watcher).keys() == {"a"}
-    assert Memberships().at(url, "b") == []
-    assert Member(b, Memberships()).leave() is False
-    assert watcher.withdraw(OURS, "b") is False
-
-
 def test_a_token_can_be_rotated_while_others_use_it(exchange: OpenHub) -> None:
     mine = joined(exchange)
     mine.publish(message())

@@ -108,13 +108,6 @@ def test_signed_messages_of_a_member_that_left_cannot_be_put_back(engine: Engine
     assert group.publish(message("a", 6, keys=keys))
 
 
-def test_an_unsigned_message_may_come_back(group: Group) -> None:
-    group.publish(message("a", 5))
-    with store.begin(group.engine) as connection:
-        store.withdraw(connection, group.caller(connection, "a"), "a")
-    assert group.publish(message("a", 5))
-
-
 def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
     keys = KeyPair.generate()
     group = Group(engine, "a", keys=keys)
