@@ -137,11 +137,6 @@ class TestMessages:
         with pytest.raises(ValueError, match=r"'me' has nothing to hand out yet"):
             Agent(federation, name="me").message()
 
-    def test_its_own_messages_are_ignored(self, federation: Federation) -> None:
-        agent = run(Agent(federation, name="me", seed=0), 3)
-        assert agent.receive(agent.message()) == 0
-        assert len(agent.inbox) == 0
-
 
 class TestBadInput:
     @pytest.mark.parametrize(
@@ -267,18 +262,6 @@ class TestFiles:
             assert getattr(loaded, name) == getattr(agent, name)
         loaded.tell(pending, 0.0)
         assert loaded.best.params == {"C": 1.0, "gamma": 1.0, "depth": None}
-
-    def test_a_file_that_was_cut_short_is_refused_and_kept(
-        self, federation: Federation, tmp_path: Path
-    ) -> None:
-        path = tmp_path / "agent"
-        run(Agent(federation, seed=0), 3).save(path)
-        whole = path.read_bytes()
-        for keep in (0, 5, len(whole) // 2, len(whole) - 1):
-            path.write_bytes(whole[:keep])
-            with pytest.raises(fedbo.FileRefused, match=str(path)):
-                Agent.load(path)
-            assert path.read_bytes() == whole[:keep]
 
 
 class TestRepeats:

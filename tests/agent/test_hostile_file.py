@@ -103,13 +103,15 @@ def test_what_no_agent_saves_is_refused(what: str, tmp_path: Path) -> None:
         files.seal(TITLE, b""),
         files.seal(TITLE, b"\x91" * 10**6),
         files.seal(TITLE, b"\x80" + b"x"),
+        files.seal(TITLE, b"\x80")[:-1],
         b"",
     ],
 )
-def test_bytes_that_are_no_agent_are_refused(data: bytes, tmp_path: Path) -> None:
+def test_bytes_that_are_no_agent_are_refused_and_kept(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "agent").write_bytes(data)
     with pytest.raises(FileRefused, match=str(tmp_path / "agent")):
         Agent.load(tmp_path / "agent")
+    assert (tmp_path / "agent").read_bytes() == data
 
 
 def test_what_is_no_file_or_too_large_is_refused_at_once(tmp_path: Path) -> None:

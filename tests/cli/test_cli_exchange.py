@@ -41,10 +41,6 @@ def row(text: str, start: str) -> str:
     return next(line for line in text.splitlines() if line.strip().startswith(start))
 
 
-def test_an_empty_place() -> None:
-    assert "There is no message here yet" in status()
-
-
 def test_peers_with_their_trials_ages_keys_and_state(place: FolderExchange) -> None:
     publish(place, "site-a", scores=7)
     publish(place, "site-b", signed=0)

@@ -228,10 +228,3 @@ def test_show_names_the_members() -> None:
     Federation(SPACE, members=members).save("f.toml")
     text = said("federation", "show", "f.toml")
     assert "Only messages signed by its 22 members are accepted: site-00, site-01, " in text
-
-
-def test_show_says_what_is_wrong_with_a_file() -> None:
-    text = said("federation", "show", "nowhere.toml", code=1)
-    assert text.startswith("there is no federation file nowhere.toml in")
-    Path("federation.toml").write_text("format = 1\n[space.parameters]\n")
-    assert "federation.toml: parameters is {}" in said("federation", "show", code=1)

@@ -63,11 +63,6 @@ def test_a_message_is_due_for_a_new_best_and_for_twice_as_many_scores() -> None:
     assert due([], None, "minimize") == []
 
 
-def test_every_says_how_many_scores_are_between_two_messages() -> None:
-    assert due(scored(*range(7)), 3, "minimize") == [3, 6]
-    assert due(scored(*range(3)), 1, "minimize") == [1, 2, 3]
-
-
 # Studies
 
 

@@ -143,16 +143,6 @@ def test_a_study_of_another_federation_is_refused() -> None:
     assert "takes part in" in refused(study, federation=Federation(SPACE, features=30))
 
 
-def test_the_name_of_another_study_is_refused_and_none_is_renamed() -> None:
-    exchange, first = MemoryExchange(), a_study()
-    publish(first, exchange, name="site")
-    with pytest.raises(StudyRefused, match="another study of this user publishes under the name"):
-        publish(a_study(), exchange, name="site")
-    with pytest.raises(ValueError, match="cannot be renamed to 'other'"):
-        publish(first, exchange, name="other")
-    assert [message.sender for message in exchange.fetch(FEDERATION)] == ["site"]
-
-
 # Explaining
 
 
@@ -165,8 +155,6 @@ def test_an_agent_is_rebuilt_to_be_explained() -> None:
         assert [t.score for t in agent.trials] == [t.score for t in live.trials]
         assert agent.message().content == live.message().content
         assert attributes(study) == before
-    with pytest.raises(StudyRefused, match="nothing to explain"):
-        StoredStudy(a_study(), FEDERATION).agent()
 
 
 # Storages
