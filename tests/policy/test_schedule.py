@@ -17,14 +17,6 @@ from fedbo.policy.base import Gradual, Power, Schedule, Steps, schedule_from
 probabilities = st.floats(0, 1, exclude_min=True)
 
 
-def test_power_is_the_papers_sequence() -> None:
-    fast, slow = Power(2), Power(0.5)
-    assert fast(1) == fast(2) == 0.75  # p_1 = p_2
-    assert fast(10) == pytest.approx(1 - 1 / 100)
-    assert slow(1) == slow(2) == pytest.approx(1 - 1 / math.sqrt(2))
-    assert slow(50) == pytest.approx(1 - 1 / math.sqrt(50))
-
-
 @pytest.mark.parametrize("schedule", [Power, Gradual])
 @pytest.mark.parametrize("number", [0, -1.0, math.nan, math.inf, 1e-17])
 def test_other_numbers_are_refused(schedule: Any, number: float) -> None:

@@ -147,13 +147,6 @@ def test_steps_are_the_decimals_that_are_meant(parameter: Float, u: float) -> No
     assert there_and_back(parameter, float(low + k * step)) == float(low + k * step)
 
 
-@given(whole(), UNIT)
-def test_every_int_comes_back(parameter: Int, u: float) -> None:
-    steps = (parameter.high - parameter.low) // parameter.step
-    value = parameter.low + int(u * steps) * parameter.step
-    assert there_and_back(parameter, value) == value
-
-
 # The cube
 
 
