@@ -16,7 +16,10 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, at the first caller outside fedbo and Optuna, or in no line if a thread has none."""
+    """Give a warning that points at the first caller outside fedbo and Optuna.
+
+    In a thread that no such caller began, it points at the program, and at no line of it.
+    """
     collected = _collected.get()
     if collected is not None:
         collected.append(text)

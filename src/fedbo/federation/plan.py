@@ -80,7 +80,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_table(cls, table: object) -> Plan:
-        """Read the [privacy] table of a federation file; a plan is returned as it is."""
+        """Read the [privacy] table of a federation file.
+
+        Args:
+            table: The table, or a plan.
+        """
         if isinstance(table, Plan):
             return table
         try:

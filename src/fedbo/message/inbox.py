@@ -182,9 +182,10 @@ class Inbox:
         return len(gone)
 
     def draw(self, rng: np.random.Generator) -> int | None:
-        """Draw a row from P_N with one random number, or None (with none) if no peer is left.
+        """Draw a row from P_N, or None if no peer is left. It can be drawn again until `use`.
 
-        It can be drawn again until `use`.
+        Args:
+            rng: The generator; one random number is taken from it, or none if no peer is left.
         """
         remaining = self._remaining()
         starts = np.arange(0, len(remaining), _BLOCK)

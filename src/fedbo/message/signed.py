@@ -176,9 +176,11 @@ class Signed(Wire, frozen=True, kw_only=True, tag_field="version"):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
-        """Return what `encode` wrote; of anything else, raise `MessageRefused`.
+        """Return what `encode` wrote. Its signature, if it has one, is not checked.
 
-        The signature, if there is one, is not checked.
+        Args:
+            data: The bytes of one message, release or withdrawal; of anything else, this raises
+                `MessageRefused`.
         """
         content: Self = decoded(data, cls)
         return content
