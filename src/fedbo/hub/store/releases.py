@@ -57,7 +57,8 @@ def make_release(
 ) -> ReleaseInfo:
     """Make the next release of a federation, from the contributions of its members.
 
-    Whoever asks for the same number twice gets one release.
+    Whoever asks for the same number twice gets one release; by default, it is the next number.
+    Without keys, the release is not signed.
     """
     row = lock_federation(connection, name)
     plan = _plan(row)
