@@ -13,7 +13,7 @@ column                                 meaning
 ``simple_regret``                      the smallest regret of all trials so far
 ``cumulative_regret``                  the sum of regrets over the policy's queries in this run
 ``messages``                           number of messages that the agent has and has not used
-``parameters_received``, ``…_sent``    numbers in all messages so far, as the paper counts
+``parameters_received``, ``…_sent``    numbers in all messages so far
 ``bytes_received``, ``bytes_sent``     size of all messages so far
 =====================================  ===========================================================
 

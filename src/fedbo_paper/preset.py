@@ -74,7 +74,7 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
         direct: Whether functions are maximised by DIRECT (`scipy.optimize.direct`).
         raw_scores: Whether models and messages are made of scores as they are.
         random_repeats: Whether a query at exactly the point of an earlier trial is replaced by a
-            random point.
+            random point. It needs ``repeats="allow"``: the library would avoid close points too.
         initial_in_messages: Whether messages draw on the initial points too.
         draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
         exact_draws: Whether draws on listed points are exact, however many there are.
@@ -90,6 +90,14 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
     initial_in_messages: bool = True
     draw_features: int | None = None
     exact_draws: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.random_repeats and self.repeats != "allow":
+            raise ValueError(
+                f"repeats is {self.repeats!r} with random_repeats, expected 'allow': only then is "
+                "every other query the policy's own"
+            )
 
     def model(self, dimensions: int, state: SurrogateState | None = None) -> Surrogate:
         if self.exact_draws:
@@ -134,6 +142,7 @@ PAPER = PaperSettings(
     draw_features=200,
     raw_scores=True,
     direct=True,
+    repeats="allow",
     random_repeats=True,
     initial_in_messages=False,
 )

@@ -338,7 +338,7 @@ class TestNarrowerRanges:
             policy,
             seed=0,
             within=self.WITHIN,
-            settings=PaperSettings(direct=maximiser == "direct", random_repeats=True),
+            settings=PaperSettings(direct=maximiser == "direct", repeats="allow"),
         )
 
         def outside_is_better(params: dict) -> float:

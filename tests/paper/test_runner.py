@@ -13,9 +13,8 @@ from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.plan import Plan, plan
-from fedbo_paper.experiments.run import PARAMETERS, as_the_paper_counts
 from fedbo_paper.experiments.runner import key
-from fedbo_paper.experiments.spec import Arm, experiments, wanted
+from fedbo_paper.experiments.spec import experiments, wanted
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 
@@ -83,15 +82,6 @@ def test_a_damaged_file_is_run_again(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
     run(some, tmp_path)
     assert results.digest(finished(some, tmp_path)) == results.digest(whole)
-
-
-def test_parameters_are_counted_as_in_the_paper() -> None:
-    """A belief has M + M² + 1 of them; without the incumbent for RGPE, which ignores it."""
-    M, N = 4, 7
-    table = Table({name: [0, N * (M + M**2 + 1)] for name in PARAMETERS})
-    for method, each in (("RGPE", M + M**2), ("TAF", M + M**2 + 1)):
-        counted = as_the_paper_counts(table, Arm(method=method, M=M, N=N))  # type: ignore[arg-type]
-        assert all(counted[name].tolist() == [0, N * each] for name in PARAMETERS)
 
 
 def test_nothing_to_run_is_an_error_that_says_what_there_is() -> None:

@@ -214,7 +214,7 @@ class Traffic(msgspec.Struct):
     """Messages in one direction."""
 
     messages: int = 0
-    parameters: int = 0  # as the paper counts them
+    parameters: int = 0  # numbers in their bodies
     nbytes: int = 0  # on the wire
 
     def count(self, message: Message | Release) -> None:

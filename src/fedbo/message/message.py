@@ -118,7 +118,7 @@ class Belief(Vector, frozen=True, tag="belief"):
 
     @property
     def parameters(self) -> int:
-        return self.M + self.M**2 + 1
+        return self.M + self.M * (self.M + 1) // 2 + 1
 
     def norms(self) -> dict[str, float]:
         covariance = norm(_unpack(self.triangle))
@@ -160,8 +160,8 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
 
     What its body has are its attributes too: ``omega``; ``nu``, ``covariance``, ``incumbent``;
     ``nu``, ``counts``, ``tip``; or ``y``, ``cell``, ``local_epsilon``; and in any case ``M``, the
-    length of omega, nu or y, and ``parameters``, the number of parameters handed out, as the paper
-    counts. Arrays are read-only.
+    length of omega, nu or y, and ``parameters``, how many numbers the body has. Arrays are
+    read-only.
 
     >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 20}
     >>> message = Message.of_weights([0.5, -1.0, 2.0], **header)

@@ -2,7 +2,8 @@
 
 `fedbo.simulate` runs the target. Peers are agents that were told their own trials. Where messages
 are sent before every iteration, peers replay their histories, one trial per iteration. All
-randomness comes from the job itself, so its outcome is the same wherever it runs.
+randomness comes from the job itself, so its outcome is the same wherever it runs. Where peers have
+no later trials (synthetic functions), each of their messages is a new draw from the same belief.
 
 The preset "paper" has the settings of the paper and of its authors' code, "default" those of the
 library. Synthetic functions define both themselves (`fedbo_paper.problems.synthetic`).
@@ -13,15 +14,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from fedbo.agent import Agent
+from fedbo.agent.settings import Stream
 from fedbo.federation import Federation
-from fedbo.message import Kind
+from fedbo.message import Kind, Message
 from fedbo.model.kernel import Array, one_thread
+from fedbo.model.linear import Posterior
 from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.policy.base import Power
 from fedbo.simulate import Party, simulate
@@ -36,9 +40,6 @@ from fedbo_paper.problems.synthetic import SyntheticTasks
 Trials = Sequence[tuple[dict[str, Value], float]]
 
 _KINDS: dict[str, Kind] = {"RGPE": "belief", "TAF": "belief"}
-#: The columns that count parameters.
-PARAMETERS = ("parameters_received", "parameters_sent")
-
 _FUNCTIONS = 1_000_000  # of each seed, so that no two seeds share a function
 
 
@@ -113,17 +114,7 @@ def _run(job: Run, tasks: Tasks, alone: Sequence[Table]) -> Table:
     objective.start()
     table = simulate([party, *peers], job.iterations, every=arm.every)
     target_rows = table.where(agent="target")
-    return _timed(as_the_paper_counts(target_rows, arm), objective, alone=not arm.every)
-
-
-def as_the_paper_counts(table: Table, arm: Arm) -> Table:
-    """Return the table with M + M² parameters a message for RGPE, which ignores the incumbent."""
-    if arm.method != "RGPE":
-        return table
-    columns = {name: table[name] for name in table.columns}
-    for name in PARAMETERS:
-        columns[name] = columns[name] - columns[name] // (arm.M + arm.M**2 + 1)
-    return Table(columns)
+    return _timed(target_rows, objective, alone=not arm.every)
 
 
 class _Clocked:
@@ -172,7 +163,8 @@ def _peer(
     job: Run, n: int, shared: Federation, own: PaperSettings, known: Trials, later: Trials = ()
 ) -> Party:
     """A peer that knows some trials, and replays the later ones while the target runs."""
-    agent = Agent(
+    kind = _Redrawing if job.arm.every and not later else Agent
+    agent = kind(
         shared,
         _Replay(tuple(shared.space.encode(params) for params, _ in later)) if later else TS(),
         name=_name(n),
@@ -184,6 +176,31 @@ def _peer(
         agent.tell(params, score)
     scores = iter([score for _, score in later])
     return Party(agent=agent, objective=(lambda params: next(scores)) if later else None)
+
+
+class _Redrawing(Agent):
+    """A peer whose observations stay: each message after the first is a new draw of its weights."""
+
+    _redrawn = -1
+
+    def message(self) -> Message:
+        first = super().message()
+        self._redrawn += 1
+        if not self._redrawn:
+            return first
+        sequence = first.sequence + self._redrawn
+        return Message.of_weights(
+            self._belief.draw(self.stream(Stream.MESSAGE, sequence)),
+            fingerprint=first.fingerprint,
+            sender=first.sender,
+            sequence=sequence,
+            t_n=first.t_n,
+        )
+
+    @cached_property
+    def _belief(self) -> Posterior:
+        regression, y = self._outbox.evidence()
+        return regression.posterior(y)
 
 
 class _Replay(Policy, frozen=True):

@@ -12,7 +12,8 @@ N       number of peers (default: all other agents of the problem)
 t_n     observations of each peer when it first sends a message
 d_n     distance between a peer's function and the target's
 p_t     1 − 1/t^power (default: that of the preset)
-every   0: messages are sent once; 1: before every iteration, while peers continue (growing t_n)
+every   0: messages are sent once; k > 0: before iterations 1, 1 + k, …. On real data peers continue
+        meanwhile (growing t_n); on synthetic functions they send new draws of the same belief
 ======  ===================================================================================
 """
 

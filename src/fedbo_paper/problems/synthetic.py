@@ -164,7 +164,13 @@ class SyntheticTasks:
         )
         surrogate = SurrogateSettings(fit=Fit(kernel="se", priors=true), refit_every=_NEVER)
         return PaperSettings(
-            n_initial=1, design="random", surrogate=surrogate, raw_scores=True, exact_draws=True
+            n_initial=1,
+            design="random",
+            surrogate=surrogate,
+            raw_scores=True,
+            exact_draws=True,
+            repeats="allow",
+            random_repeats=True,
         )
 
 
