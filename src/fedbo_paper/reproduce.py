@@ -3,7 +3,8 @@
 =====================  ==========================================================================
 ``runs.csv``           every trial of every run
 ``summary.csv``        each arm at some iterations, with standard errors
-``fig….png``, ``.svg`` the figures
+``published.csv``      each method beside its published curve
+``fig….png``, ``.pdf`` the figures, also as ``.svg``
 ``report.html``        the figures, and the paper's claims with their verdicts
 ``runs/``              finished jobs, which are not run again
 =====================  ==========================================================================
@@ -16,27 +17,39 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fedbo import files
 from fedbo.table import Table
 from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.plan import Job, Plan, Run, plan
-from fedbo_paper.experiments.published import Published
+from fedbo_paper.experiments.published import Published, beside
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 from fedbo_paper.report.figures import FIGURES, Material, draw
-from fedbo_paper.report.report import page, settings, stands_in
+from fedbo_paper.report.report import (
+    beside_published,
+    page,
+    provenance,
+    settings,
+    stands_in,
+)
 
 
 class Outcome(NamedTuple):
-    """What came of the requested runs, and what is missing and why."""
+    """What came of the requested runs, and what is missing and why.
+
+    Small parts of experiments (``--quick``) have no findings.
+    """
 
     runs: Table
     findings: list[Finding]
     digest: str
     missing: dict[str, str]
+    comparison: Table  # with the published runs, without rows if there are none
 
 
 def reproduce(
@@ -46,6 +59,7 @@ def reproduce(
     data: str | os.PathLike[str] | None = None,
     run: runner.RunCalls = workers.run,
     progress: runner.Progress = lambda stage, done, of: None,
+    command: str = "fedbo_paper.reproduce.reproduce",
 ) -> Outcome:
     """Run what is requested and not finished yet, and write the report on it.
 
@@ -55,6 +69,7 @@ def reproduce(
         data: The data folder, or None for the usual places.
         run: Runs calls: on all cores by default, on a cluster with `Cluster.run`.
         progress: Called after every job.
+        command: How this was called, for the report.
 
     Returns:
         The outcome. It names the experiments that were left out because their data are missing.
@@ -77,18 +92,29 @@ def reproduce(
     marked = _marked(runs) if is_made_up else runs
     files.write(folder / "runs.csv", marked.csv().encode())
     files.write(folder / "summary.csv", results.summary(marked).csv().encode())
-    findings = [finding for finding in judge(runs) if _is_selected(finding, done)]
-    published = Published.load(at)
-    curves = {} if published is None else published.curves
+    is_quick = any(selection.quick for selection in done)
+    findings = [] if is_quick else [f for f in judge(runs) if _is_selected(f, done)]
+    if is_made_up:
+        findings = [_said_to_be_made_up(finding) for finding in findings]
+    published = Published.load(at) or Published(curves={}, inits={})
+    comparison = beside(runs.where(experiment="published"), published)
+    if comparison.height:
+        files.write(folder / "published.csv", comparison.csv().encode())
     figures = {figure for selection in done for figure in selection.figures}
     pictures = draw(
-        Material(runs=runs, published=curves, stand_in=is_made_up),
+        Material(runs=runs, published=published.curves, stand_in=is_made_up),
         folder,
         [name for name in FIGURES if name.partition("-")[0] in figures],
     )
-    html = page(settings(runs, done, missing), findings, list(pictures.values()))
+    html = page(
+        [*provenance(command), *settings(runs, done, missing)],
+        findings,
+        list(pictures.values()),
+        [beside_published(comparison)] if comparison.height else [],
+        note="A part of the experiments (--quick): it decides no claim." * is_quick,
+    )
     files.write(folder / "report.html", html.encode())
-    return Outcome(runs, findings, results.digest(runs), missing)
+    return Outcome(runs, findings, results.digest(runs), missing, comparison)
 
 
 def _is_selected(finding: Finding, selections: Sequence[Selection]) -> bool:
@@ -118,6 +144,12 @@ def _order(run: Run) -> tuple[Any, ...]:
         *(arm.M, arm.N, arm.t_n, arm.d_n or 0.0, arm.power or 0.0),
         *(run.target, run.repeat, run.seed),
     )
+
+
+def _said_to_be_made_up(finding: Finding) -> Finding:
+    if finding.experiment != "glass":
+        return finding
+    return msgspec.structs.replace(finding, experiment="glass (made-up data)")
 
 
 def _marked(runs: Table) -> Table:

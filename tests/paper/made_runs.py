@@ -35,23 +35,25 @@ def arm(
     seconds: float = 0.01,
     targets: int = 6,
     repeats: int = 5,
-    iterations: int = 4,
+    iterations: int = 50,
 ) -> Rows:
     """Rows of an arm whose runs have ``level`` at every iteration, as score and as regret."""
     if method == "TS":
         M = N = t_n = 0
-    squares = 0 if method in ("TS", "FTS") else M**2
-    length = M + squares + (method == "TAF") if parameters is None else parameters
+    squares = 0 if method in ("TS", "FTS") else M * (M + 1) // 2 + 1
+    length = M + squares if parameters is None else parameters
     known = experiment == "synthetic"
     rows: Rows = []
     for target in range(targets):
         for repeat in range(repeats):
+            # seconds differ a little, or their intervals would have no width
+            taken = seconds * (1 + 1e-3 * (repeat * (1 + len(method)) * (1 + N) % 7))
             value = float(level(target, repeat) if callable(level) else level)
             label = (experiment, preset, method, M, N, t_n, d_n, power, every, target, repeat, 0)
             for iteration in (0, 0, *range(1, iterations + 1)):
                 regret = (value, value * iteration) if known else (nan, nan)
                 received = N * length if iteration else 0.0
-                rows.append((*label, iteration, value, *regret, float(received), 0.01, seconds))
+                rows.append((*label, iteration, value, *regret, float(received), 0.01, taken))
     return rows
 
 
@@ -74,10 +76,14 @@ def of_all(experiments: Sequence[str] = EXPERIMENTS, iterations: int = 8) -> Tab
             if experiment == "synthetic":
                 for M, t_n in ((25, 40), (100, 40), (25, 100), (100, 100)):
                     add("FTS", M=M, t_n=t_n, d_n=0.02, power=0.5)
-                for power in (0.5, 2.0):
-                    add("FTS", t_n=100, d_n=1.2, power=power)
+                for t_n in (40, 100):
+                    add("FTS", t_n=t_n, d_n=0.02, power=0.5, every=1)
+                    for power in (0.5, 2.0):
+                        add("FTS", t_n=t_n, d_n=1.2, power=power)
             elif experiment == "published":
-                add("FTS")
+                for method in ("FTS", "RGPE", "TAF"):
+                    for M in (50, 100, 150, 200):
+                        add(method, M=M)
             else:
                 for method in ("FTS", "RGPE", "TAF"):
                     for M in (50, 100, 150, 200) if experiment != "agents" else ():

@@ -20,7 +20,9 @@ from fedbo_paper.harness.intervals import (
     mean,
     no_worse,
     paired,
+    ratio,
     resamples,
+    sighted,
     superior,
 )
 
@@ -112,10 +114,20 @@ def test_one_unit_decides_nothing() -> None:
     assert superior(effect, DELTA) == comparable(effect, DELTA) == "not decided"
 
 
-def test_a_few_ties_decide_nothing() -> None:
-    effect = paired(np.full(4, 3.0), np.full(4, 3.0))
-    assert effect == Effect(0.0, -np.inf, np.inf, 4)
-    assert superior(effect, DELTA) == "not decided"
+@pytest.mark.parametrize("n", [4, 30])
+def test_an_interval_of_zero_width_decides_nothing(n: int) -> None:
+    effect = paired(np.full(n, 3.0), np.full(n, 3.0))
+    assert effect == Effect(0.0, -np.inf, np.inf, n)
+    assert superior(effect, DELTA) == comparable(effect, DELTA) == "not decided"
+    same = ratio(np.full(n, 6.0), np.full(n, 3.0))
+    assert (same.low, same.high) == (0.0, np.inf) and same.value == pytest.approx(2.0)
+
+
+def test_what_may_happen_is_seen_or_not() -> None:
+    seen, open_, not_seen = (Effect(0.0, low, low + 1.0, 9) for low in (0.1, -0.1, -2.0))
+    assert [sighted(effect, DELTA) for effect in (seen, open_, not_seen)] == [
+        *("seen", "not seen", "not seen")
+    ]
 
 
 class TestBootstrap:

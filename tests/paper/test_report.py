@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from fedbo_paper.experiments.claims import Finding
 from fedbo_paper.report.figures import Picture
-from fedbo_paper.report.report import page
+from fedbo_paper.report.report import Listing, page, provenance
 
 NASTY = '<script>alert("&")</script>'
 
@@ -27,6 +27,7 @@ def finding(**changed: object) -> Finding:
         preset="paper",
         verdict="holds",
         measure="lead of FTS over TS",
+        matters=0.01,
         value=0.0105,
         low=0.0011,
         high=0.02,
@@ -37,13 +38,21 @@ def finding(**changed: object) -> Finding:
 
 PICTURE = Picture(name="fig1", title="One", caption="A picture", svg="<svg></svg>")
 FULL = page(
-    [("preset", "paper"), ("digest", "3f2d1d8b" * 20)],
+    [*provenance("fedbo reproduce fig1 --out results"), ("digest", "3f2d1d8b" * 20)],
     [
         finding(),
         finding(preset="default", verdict="not decided", low=-float("inf")),
         finding(id="b", section="D", figure="appendix", experiment="har", verdict="does not hold"),
     ],
     [PICTURE],
+    [
+        Listing(
+            title="Beside the published runs",
+            note="fedbo less published",
+            columns=("method", *(f"{n} iterations" for n in range(8))),
+            rows=[["FTS, M = 100", *["+0.0010 ± 0.0020"] * 8]],
+        )
+    ],
 )
 
 
@@ -81,16 +90,19 @@ def test_it_needs_nothing_from_elsewhere() -> None:
 def test_what_stands_in_it_is_escaped() -> None:
     words = dict.fromkeys(("claim", "measure", "preset", "section", "experiment", "figure"), NASTY)
     picture = Picture(name=NASTY, title=NASTY, caption=NASTY, svg="")
-    text = page([(NASTY, NASTY)], [finding(**words)], [picture])
+    listing = Listing(title=NASTY, note=NASTY, columns=(NASTY,), rows=[[NASTY]])
+    text = page([(NASTY, NASTY)], [finding(**words)], [picture], [listing], title=NASTY, note=NASTY)
     assert "<script" not in text
-    assert Reader(text).text.count(NASTY) == 10
+    assert Reader(text).text.count(NASTY) == 17
 
 
 def test_verdicts_are_words_and_signs_and_effects_have_their_interval() -> None:
     text = Reader(FULL).text.replace("\xa0", " ")
     for words in ("✓ holds", "✗ does not hold", "? not decided", "Section 5.1", "Appendix D"):
         assert words in text
-    assert "0.0105 [0.0011, 0.02], n = 20" in text and "[−∞, 0.02]" in text
+    assert "0.0105 [0.0011, 0.02], n = 20, δ = 0.01" in text and "[−∞, 0.02]" in text
+    hedged = page([], [finding(verdict="seen"), finding(verdict="by definition")])
+    assert "✓ seen" in Reader(hedged).text and "δ =" not in Reader(hedged).text.replace("\xa0", " ")
 
 
 @pytest.mark.slow

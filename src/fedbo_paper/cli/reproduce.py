@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from fedbo_paper.reproduce import Outcome
 
 _COLOURS = {"holds": "green", "does not hold": "red", "not decided": "yellow"}
+_DP = {"dp_accounting": "dp-accounting"}
 
 #: The packages that the experiments need, but the library does not.
 PACKAGES = {"sklearn": "scikit-learn", "matplotlib": "matplotlib", "joblib": "joblib"}
@@ -29,7 +32,7 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="fig1, fig2, fig3, fig4, appendix, published, or all of these; dp for DP-FTS-DE."
+            help="fig1, fig2, fig3, fig4, appendix, published; dp for DP-FTS-DE; or all of these."
         ),
     ],
     only: Annotated[
@@ -57,7 +60,8 @@ def reproduce(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     seeds: Annotated[
-        int | None, typer.Option(help="dp: number of seeds; --seed is the first of them.", min=1)
+        int | None,
+        typer.Option(help="dp, all: number of seeds of dp; --seed is the first of them.", min=1),
     ] = None,
     maximiser: Annotated[
         Literal["refine", "direct"] | None,
@@ -103,13 +107,21 @@ def reproduce(
     checks.folder("--out", out)
     data = None if data is None else data.absolute()  # workers may be in other folders
     made_up = stand_in or None
+    compare = partial(
+        _compare, quick, seeds, scheduler, jobs, seed, scoring or "decision", data, out
+    )
     if name == "dp":
         others = {"--only": only, "--maximiser": maximiser, "--box": box, "--epochs": epochs}
         others |= {"--preset": preset == "default" or None, "--stand-in": made_up}
         _refuse("dp", others)
-        _compare(quick, seeds, scheduler, jobs, seed, scoring or "decision", data, out)
+        checks.require("privacy", _DP)
+        compare()
         return
-    _refuse(name, {"--seeds": seeds})
+    has_dp = name == "all" and only is None
+    if has_dp:
+        checks.require("privacy", _DP)  # before hours of work
+    else:
+        _refuse(name, {"--seeds": seeds})
     from rich.console import Console
 
     from fedbo_paper.experiments.spec import PRESETS, wanted
@@ -129,8 +141,15 @@ def reproduce(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     console = Console()
-    outcome = _run(console, scheduler, jobs, partial(run, selections, out, data=data))
+    work = partial(run, selections, out, data=data, command=_command())
+    outcome = _run(console, scheduler, jobs, work)
     _report(console, outcome, out)
+    if has_dp and "landmine" not in outcome.missing:
+        compare()
+
+
+def _command() -> str:
+    return shlex.join(["fedbo", *sys.argv[1:]])
 
 
 def _compare(
@@ -144,7 +163,6 @@ def _compare(
     out: Path,
 ) -> None:
     """Compare DP-FTS-DE with its relatives and with one private release."""
-    checks.require("privacy", {"dp_accounting": "dp-accounting"})
     from rich.console import Console
 
     from fedbo_paper.dp import comparison, results
@@ -156,9 +174,14 @@ def _compare(
     if seeds is not None:
         asked = msgspec.structs.replace(asked, seeds=seeds)
     console = Console()
-    summary = _run(console, scheduler, jobs, partial(results.reproduce, asked, out, data=data))
+    work = partial(results.reproduce, asked, out, data=data, command=_command())
+    summary = _run(console, scheduler, jobs, work)
     console.print(results.shown(summary))
-    console.print(f"{asked.seeds} seeds. The figure is in {out / 'dp.png'}.", soft_wrap=True)
+    console.print(
+        f"{asked.seeds} seeds, digest {results.digest(summary)}. "
+        f"The report is in {out / 'dp.html'}.",
+        soft_wrap=True,
+    )
 
 
 def _refuse(name: str, options: Mapping[str, object]) -> None:
@@ -229,7 +252,7 @@ def _watching(console: Console) -> Iterator[Progress]:
 
 
 def _report(console: Console, outcome: Outcome, out: Path) -> None:
-    """Print the verdicts; effects and intervals are in the report."""
+    """Print the verdicts and the published comparison; effects and intervals are in the report."""
     from rich.text import Text
 
     from fedbo_paper.harness import screen
@@ -240,11 +263,19 @@ def _report(console: Console, outcome: Outcome, out: Path) -> None:
     for title in ("figure", "data", "preset", "verdict", "claim"):
         table.add_column(title, no_wrap=title != "claim")
     for finding in outcome.findings:
-        verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
+        verdict = Text(finding.verdict, style=_COLOURS.get(finding.verdict, ""))
         about = (finding.figure, finding.experiment, finding.preset)
         table.add_row(*about, verdict, finding.claim)
     if table.row_count:
         console.print(table)
+    if outcome.comparison.height:
+        from fedbo_paper.report.report import beside_published
+
+        listing = beside_published(outcome.comparison)
+        beside = screen.table(*listing.columns, title=listing.title)
+        for row in listing.rows:
+            beside.add_row(*row)
+        console.print(beside)
     console.print(
         f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times: "
         "the same command gives the same digest)."

@@ -2,7 +2,8 @@
 
 =====================  ==========================================================================
 ``dp.csv``             each method at some rounds: means, differences to its rival, intervals, ε
-``dp.png``, ``.svg``   the figure
+``dp.png``, ``.pdf``   the figure, also as ``.svg``
+``dp.html``            the report: what was run, the table and the figure
 ``runs/``              finished runs, which are not run again
 =====================  ==========================================================================
 
@@ -22,6 +23,7 @@ starts and other noise on these 29 fields, not about other fields. Differences a
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
@@ -35,10 +37,12 @@ from fedbo import files
 from fedbo.table import Cell, Table
 from fedbo_paper.dp import picture
 from fedbo_paper.dp.comparison import CURVES, PUBLISHED_ROUND, Comparison, Job, perform
+from fedbo_paper.dp.methods import M
 from fedbo_paper.experiments import runner
 from fedbo_paper.harness import screen, store, workers
 from fedbo_paper.harness.intervals import Floats, mean, paired
 from fedbo_paper.report import figures
+from fedbo_paper.report.report import Listing, page, provenance
 
 #: Rounds that the summary lists, beside the last one.
 LISTED = (0, 5, 10, 20, 30, 40, 50, 60)
@@ -54,6 +58,15 @@ key = partial(store.key, source=SOURCE)
 
 Runs = Mapping[Job, Table]
 
+_CAPTION = (
+    "(a) 1 − AUC against rounds, from the same initial points; shaded: 95 % intervals of TS and of "
+    "one release. (b) At the last round, beside the published values."
+)
+_NOTE = (
+    "ε is accounted for at δ = 29^−1.1. Levels differ from the published ones, whose scores are "
+    "noisy probabilities; differences between methods are what to compare."
+)
+
 
 def reproduce(
     comparison: Comparison,
@@ -62,8 +75,9 @@ def reproduce(
     data: str | os.PathLike[str] | None = None,
     run: runner.RunCalls = workers.run,
     progress: runner.Progress = lambda stage, done, of: None,
+    command: str = "fedbo_paper.dp.results.reproduce",
 ) -> Table:
-    """Run what is not finished yet, write the table and the figure, and return the table.
+    """Run what is not finished yet, write table, figure and report, and return the table.
 
     Args:
         comparison: What to run.
@@ -71,6 +85,7 @@ def reproduce(
         data: The data folder, or None for the usual places.
         run: Runs calls: on all cores by default, on a cluster with `Cluster.run`.
         progress: Called after every run.
+        command: How this was called, for the report.
 
     Raises:
         MissingData: The landmine data are missing; the error says what to do.
@@ -88,8 +103,32 @@ def reproduce(
     by_method = levels(comparison, runs)
     table = summary(comparison, by_method)
     files.write(folder / "dp.csv", table.csv().encode())
-    figures.save(picture.paint(comparison, by_method), folder / "dp")
+    svg = figures.save(picture.paint(comparison, by_method), folder / "dp").decode()
+    html = page(
+        [*provenance(command), *settings(comparison, table)],
+        pictures=[figures.Picture(name="dp", title="DP-FTS-DE", caption=_CAPTION, svg=svg)],
+        listings=[listing(table)],
+        title="DP-FTS-DE (Dai, Low and Jaillet, NeurIPS 2021) and one private release",
+    )
+    files.write(folder / "dp.html", html.encode())
     return table
+
+
+def digest(table: Table) -> str:
+    """Return a short digest of the table; the same command gives the same."""
+    return hashlib.sha256(table.csv().encode()).hexdigest()[:8]
+
+
+def settings(comparison: Comparison, table: Table) -> list[tuple[str, str]]:
+    """Describe what was compared, as (name, text)."""
+    seeds = comparison.seeds
+    what = (
+        f"{len(CURVES)} methods, each with {seeds} seeds (from {comparison.first_seed} on): "
+        f"{comparison.agents} landmine fields with 10 initial points each, {comparison.rounds} "
+        f"rounds; M = {M}; p_t = 1 − 1/t; AUC by {comparison.problem.scoring}, box "
+        f"{comparison.problem.box}. Differences are paired by seed, intervals are over seeds."
+    )
+    return [("Runs", what), ("Results", f"{len(CURVES) * seeds} runs, digest {digest(table)}")]
 
 
 def loss(run: Table, agents: int, rounds: int) -> Floats:
@@ -137,15 +176,31 @@ def summary(comparison: Comparison, by_method: Mapping[str, Floats]) -> Table:
     return Table.from_rows(columns, rows)
 
 
-def shown(summary: Table) -> Shown:
-    """Return the last round as a table for a terminal."""
+def listing(summary: Table) -> Listing:
+    """Return the last round as a table of the report, and of a terminal."""
     last = summary.where(round=int(summary["round"].max()))
     title = f"1 − AUC after round {last['round'][0]}, mean of all fields ± half its 95 % interval"
-    table = screen.table("method", "ε", "1 − AUC", "less its rival", "", title=title)
+    rows = []
     for i, curve in enumerate(CURVES):
         at = {name: column[i] for name, column in last.items()}
-        epsilon = "∞" if math.isinf(at["epsilon"]) else f"{at['epsilon']:.2f}"
         own = f"{at['loss']:.4f} ± {at['high'] - at['loss']:.4f}"
         lead = f"{at['difference']:+.4f} ± {at['difference_high'] - at['difference']:.4f}"
-        table.add_row(curve.label, epsilon, own, *((lead, curve.rival) if i else ("", "")))
+        published = "" if math.isnan(at["published"]) else f"{at['published']:.4f}"
+        versus = (lead, curve.rival) if i else ("", "")
+        theirs = "" if curve.published_epsilon is None else f"{curve.published_epsilon:g}"
+        rows.append([curve.label, _epsilon(at["epsilon"]), own, *versus, published, theirs])
+    columns = ("method", "ε", "1 − AUC", "less its rival", "rival", "published", "published ε")
+    return Listing(title=title, note=_NOTE, columns=columns, rows=rows)
+
+
+def _epsilon(epsilon: float) -> str:
+    return "∞" if math.isinf(epsilon) else f"{epsilon:.2f}"
+
+
+def shown(summary: Table) -> Shown:
+    """Return the last round as a table for a terminal."""
+    last = listing(summary)
+    table = screen.table(*last.columns, title=last.title)
+    for row in last.rows:
+        table.add_row(*row)
     return table

@@ -14,18 +14,18 @@ import msgspec
 from fedbo.table import Table
 from fedbo_paper.experiments.answers import (
     FASTER,
-    FEWER,
     GROWTH,
     LINEAR,
+    SCORES,
     Answer,
     Test,
     across_features,
     ahead,
     end,
+    falls,
     growth,
+    length_ratio,
     linear,
-    message_lengths,
-    score,
     some_targets,
     sooner,
     speed,
@@ -33,7 +33,7 @@ from fedbo_paper.experiments.answers import (
 )
 from fedbo_paper.experiments.sides import Runs, Side, groups_of
 from fedbo_paper.experiments.spec import REAL
-from fedbo_paper.harness.intervals import Verdict, comparable, no_worse, superior
+from fedbo_paper.harness.intervals import Verdict, comparable, no_worse, sighted, superior
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +55,15 @@ class Claim(Sentence, frozen=True, kw_only=True):
 class Finding(Sentence, frozen=True, kw_only=True):
     """A claim, and what the runs of one experiment with one preset say about it.
 
-    ``value``, ``low``, ``high`` and ``n`` are the effect, its interval and the number of units.
+    ``value``, ``low``, ``high`` and ``n`` are the effect, its interval and the number of units;
+    ``matters`` is δ, the smallest difference that matters.
     """
 
     experiment: str
     preset: str
     verdict: Verdict
     measure: str
+    matters: float
     value: float
     low: float
     high: float
@@ -87,14 +89,23 @@ def _finding(claim: Claim, group: Runs, answer: Answer) -> Finding:
         preset=group.preset,
         verdict=answer.verdict,
         measure=answer.measure,
+        matters=answer.matters,
         **msgspec.structs.asdict(answer.effect),
     )
 
 
 TS, FTS, RGPE, TAF = map(Side, ("TS", "FTS", "RGPE", "TAF"))
 ONCE, GROWING = Side("FTS", M=100), Side("FTS", M=100, every=1)
-NEAR_40, NEAR_100 = (Side("FTS", t_n=t_n, d_n=0.02, fewest=25) for t_n in (40, 100))
-FAR, FAR_FASTER = (Side("FTS", t_n=100, d_n=1.2, power=power) for power in (0.5, 2.0))
+#: Peers of the synthetic functions by t_n; far ones also by the power in p_t.
+PEERS = (40, 100)
+NEAR = {t_n: Side("FTS", t_n=t_n, d_n=0.02, fewest=25) for t_n in PEERS}
+FAR, FAR_FASTER = (
+    {t_n: Side("FTS", t_n=t_n, d_n=1.2, power=power) for t_n in PEERS} for power in (0.5, 2.0)
+)
+
+
+def _with(side: Side, **settings: int) -> Side:
+    return msgspec.structs.replace(side, **settings)
 
 
 def _claims(
@@ -114,12 +125,27 @@ def _claims(
 _SYNTHETIC, _AGENTS = ("synthetic",), ("agents",)
 
 CLAIMS = (
+    *_claims("3.1", "fig1-messages", _SYNTHETIC, {
+        f"messages-once-or-always-{t_n}": (
+            "With many agents and uniform P_N, FTS performs similarly whether messages come once "
+            f"or before every iteration (t_n fixed at {t_n}).",
+            partial(
+                ahead,
+                ours=_with(NEAR[t_n], M=100, every=1),
+                theirs=_with(NEAR[t_n], M=100),
+                by=speed,
+                rule=comparable,
+            ),
+        )
+        for t_n in PEERS
+    }),
     *_claims("3.2", "fig2", REAL, {
-        "message-length": (
-            "FTS needs M numbers from each agent, RGPE needs M + M², and TAF also needs the "
-            "incumbent.",
-            message_lengths,
-        ),
+        f"fewer-parameters-than-{rival.method.lower()}": (
+            f"FTS outperforms {rival.method} in communication efficiency: a peer sends M numbers, "
+            "not M of a mean and M² of a covariance.",
+            partial(length_ratio, ours=FTS, theirs=rival),
+        )
+        for rival in (RGPE, TAF)
     }),
     *_claims("3.2", "fig3d", _AGENTS, {
         f"{method.lower()}-linear-in-agents": (
@@ -128,94 +154,106 @@ CLAIMS = (
         )
         for method in ("RGPE", "TAF")
     }),
-    *_claims("5", "fig4", REAL, {
-        "consistent-with-growing-t_n": (
-            "FTS performs consistently whether messages are sent once or t_n grows: "
-            "with growing t_n it is not worse by a difference that matters.",
-            partial(ahead, ours=GROWING, theirs=ONCE, by=score, rule=no_worse),
-        ),
+    *_claims("4", "fig1-cumulative", _SYNTHETIC, {
+        f"no-regret-{name}": (
+            f"FTS achieves no regret, however different the others are ({words}): "
+            "the regret of a query falls.",
+            partial(falls, side=side),
+        )
+        for name, words, side in (
+            ("near", "d_n = 0.02, t_n = 100", _with(NEAR[100], M=100)),
+            ("far", "d_n = 1.2, t_n = 100", FAR[100]),
+        )
     }),
+    *(
+        claim
+        for after, score in SCORES.items()
+        for claim in _claims("5", "fig4", REAL, {
+            f"consistent-with-growing-t_n-{after}": (
+                "FTS performs consistently whether messages are sent once or t_n grows: "
+                "with growing t_n it is not worse by a difference that matters "
+                f"({after} iterations).",
+                partial(ahead, ours=GROWING, theirs=ONCE, by=score, rule=no_worse),
+            ),
+        })
+    ),
+    *(
+        claim
+        for letter, t_n in zip("ab", PEERS, strict=True)
+        for claim in _claims("5.1", f"fig1{letter}", _SYNTHETIC, {
+            f"near-peers-help-{t_n}": (
+                f"With d_n = 0.02, FTS performs better than TS (t_n = {t_n}).",
+                partial(ahead, ours=NEAR[t_n], theirs=TS, by=speed),
+            ),
+        })
+    ),
     *_claims("5.1", "fig1a", _SYNTHETIC, {
-        "near-peers-help-fig1a": (
-            "With d_n = 0.02, FTS performs better than TS (t_n = 40).",
-            partial(ahead, ours=NEAR_40, theirs=TS, by=speed),
-        ),
         "few-observations-M-negligible": (
             "When t_n is small (40), the effect of M is negligible.",
-            partial(across_features, side=NEAR_40, rule=comparable),
+            partial(across_features, side=NEAR[40], rule=comparable),
         ),
         "few-features-M-negligible": (
             "Not in the paper: the effect of M is negligible even from M = 10, far fewer features "
             "than the kernel needs.",
-            partial(
-                across_features, side=msgspec.structs.replace(NEAR_40, fewest=0), rule=comparable
-            ),
+            partial(across_features, side=_with(NEAR[40], fewest=0), rule=comparable),
         ),
     }),
     *_claims("5.1", "fig1b", _SYNTHETIC, {
-        "near-peers-help-fig1b": (
-            "With d_n = 0.02, FTS performs better than TS (t_n = 100).",
-            partial(ahead, ours=NEAR_100, theirs=TS, by=speed),
-        ),
         "many-observations-M-matters": (
             "When t_n is large (100), increasing M leads to evident improvement.",
-            partial(across_features, side=NEAR_100, rule=superior),
+            partial(across_features, side=NEAR[100], rule=superior),
         ),
         "more-observations-help": (
             "With d_n = 0.02 and M = 100, t_n = 100 improves on t_n = 40.",
             partial(
-                ahead,
-                ours=msgspec.structs.replace(NEAR_100, M=100),
-                theirs=msgspec.structs.replace(NEAR_40, M=100),
-                by=speed,
+                ahead, ours=_with(NEAR[100], M=100), theirs=_with(NEAR[40], M=100), by=speed
             ),
         ),
     }),
     *(
         claim
+        for letter, t_n in zip("cd", PEERS, strict=True)
         for name, by in (("mean", speed), ("final", end))
-        for claim in _claims("5.1", "fig1c", _SYNTHETIC, {
-            f"far-peers-comparable-{name}": (
-                "Even when all other agents are heterogeneous (d_n = 1.2), FTS is comparable to "
-                f"TS: it is not worse by a difference that matters ({name} regret).",
-                partial(ahead, ours=FAR, theirs=TS, by=by, rule=no_worse),
+        for claim in _claims("5.1", f"fig1{letter}", _SYNTHETIC, {
+            f"far-peers-comparable-{name}-{t_n}": (
+                f"Even when all other agents are heterogeneous (d_n = 1.2, t_n = {t_n}), FTS is "
+                "comparable to TS: it is not worse by a difference that matters "
+                f"({name} regret).",
+                partial(ahead, ours=FAR[t_n], theirs=TS, by=by, rule=no_worse),
             ),
-            f"far-peers-slow-{name}": (
+            f"far-peers-slow-{name}-{t_n}": (
                 "With d_n = 1.2, FTS may converge slightly slower than TS if p_t grows slowly "
-                f"(1 − 1/√t; {name} regret).",
-                partial(ahead, ours=TS, theirs=FAR, by=by),
+                f"(1 − 1/√t; t_n = {t_n}, {name} regret).",
+                partial(ahead, ours=TS, theirs=FAR[t_n], by=by, rule=sighted),
             ),
-            f"faster-schedule-helps-{name}": (
-                f"With d_n = 1.2, FTS improves if p_t grows faster (1 − 1/t²; {name} regret).",
-                partial(ahead, ours=FAR_FASTER, theirs=FAR, by=by),
+            f"far-peers-help-{name}-{t_n}": (
+                "Not in the paper: far peers help, because a coin toss of ±d_n at every point "
+                f"averages out in their fits (t_n = {t_n}, {name} regret).",
+                partial(ahead, ours=FAR[t_n], theirs=TS, by=by),
             ),
-            f"faster-schedule-matches-{name}": (
-                f"With d_n = 1.2, FTS matches TS if p_t grows faster (1 − 1/t²; {name} regret).",
-                partial(ahead, ours=FAR_FASTER, theirs=TS, by=by, rule=no_worse),
+            f"faster-schedule-helps-{name}-{t_n}": (
+                "With d_n = 1.2, FTS improves if p_t grows faster "
+                f"(1 − 1/t²; t_n = {t_n}, {name} regret).",
+                partial(ahead, ours=FAR_FASTER[t_n], theirs=FAR[t_n], by=by),
+            ),
+            f"faster-schedule-matches-{name}-{t_n}": (
+                "With d_n = 1.2, FTS matches TS if p_t grows faster "
+                f"(1 − 1/t²; t_n = {t_n}, {name} regret).",
+                partial(ahead, ours=FAR_FASTER[t_n], theirs=TS, by=by, rule=no_worse),
             ),
         })
     ),
-    *_claims("5.2", "fig2", REAL, {
-        f"beats-{rival.method.lower()}": (
-            f"FTS outperforms {rival.method} in the performance metric.",
-            partial(ahead, ours=FTS, theirs=rival, by=score),
-        )
+    *(
+        claim
         for rival in (RGPE, TAF, TS)
-    }),
-    *_claims("5.2", "fig2", REAL, {
-        f"fewer-parameters-than-{rival.method.lower()}": (
-            f"FTS outperforms {rival.method} in communication efficiency.",
-            partial(
-                times,
-                ours=FTS,
-                theirs=rival,
-                what="numbers that a peer sends",
-                of=lambda runs: runs.sent,
-                matters=FEWER,
+        for after, score in SCORES.items()
+        for claim in _claims("5.2", "fig2", REAL, {
+            f"beats-{rival.method.lower()}-{after}": (
+                f"FTS outperforms {rival.method} in the performance metric ({after} iterations).",
+                partial(ahead, ours=FTS, theirs=rival, by=score),
             ),
-        )
-        for rival in (RGPE, TAF)
-    }),
+        })
+    ),
     *_claims("5.2", "fig3", REAL, {
         f"shorter-time-than-{rival.method.lower()}": (
             f"FTS completes 50 iterations in significantly shorter time than {rival.method}.",
@@ -244,33 +282,46 @@ CLAIMS = (
         ),
     }),
     # Appendix D.2.1 has figure 4, appendix D.2.3 the other targets
-    *_claims("D", "fig4", REAL, {
-        "beats-ts-sent-once": (
-            "FTS outperforms TS if messages are sent once.",
-            partial(ahead, ours=ONCE, theirs=TS, by=score),
-        ),
-        "beats-ts-growing-t_n": (
-            "FTS outperforms TS with growing t_n.",
-            partial(ahead, ours=GROWING, theirs=TS, by=score),
-        ),
-    }),
-    *_claims("D", "fig4", ("glass", "har"), {
-        "growing-t_n-improves": (
-            "With growing t_n, the performance in activity recognition improves.",
-            partial(ahead, ours=GROWING, theirs=ONCE, by=score),
-        ),
-    }),
-    *_claims("D", "fig4", ("landmine",), {
-        "growing-t_n-comparable": (
-            "With growing t_n, the performance in landmine detection is comparable.",
-            partial(ahead, ours=GROWING, theirs=ONCE, by=score, rule=comparable),
-        ),
-    }),
-    *_claims("D", "appendix", REAL, {
-        "some-targets-better": (
-            "FTS performs better than TS for some of the other agents, and comparably for the "
-            "rest.",
-            partial(some_targets, ours=ONCE, theirs=TS),
-        ),
-    }),
+    *(
+        claim
+        for after, score in SCORES.items()
+        for experiments, claims in (
+            (REAL, {
+                f"beats-ts-sent-once-{after}": (
+                    f"FTS outperforms TS if messages are sent once ({after} iterations).",
+                    partial(ahead, ours=ONCE, theirs=TS, by=score),
+                ),
+                f"beats-ts-growing-t_n-{after}": (
+                    f"FTS outperforms TS with growing t_n ({after} iterations).",
+                    partial(ahead, ours=GROWING, theirs=TS, by=score),
+                ),
+            }),
+            (("glass", "har"), {
+                f"growing-t_n-improves-{after}": (
+                    "With growing t_n, the performance in activity recognition improves "
+                    f"({after} iterations).",
+                    partial(ahead, ours=GROWING, theirs=ONCE, by=score),
+                ),
+            }),
+            (("landmine",), {
+                f"growing-t_n-comparable-{after}": (
+                    "With growing t_n, the performance in landmine detection is comparable "
+                    f"({after} iterations).",
+                    partial(ahead, ours=GROWING, theirs=ONCE, by=score, rule=comparable),
+                ),
+            }),
+        )
+        for claim in _claims("D", "fig4", experiments, claims)
+    ),
+    *(
+        claim
+        for after, score in SCORES.items()
+        for claim in _claims("D", "appendix", REAL, {
+            f"some-targets-better-{after}": (
+                "FTS performs better than TS for some of the other agents, and comparably for the "
+                f"rest ({after} iterations).",
+                partial(some_targets, ours=ONCE, theirs=TS, by=score),
+            ),
+        })
+    ),
 )  # fmt: skip

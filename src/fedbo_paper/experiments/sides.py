@@ -77,8 +77,16 @@ class Runs:
 
     @cached_property
     def clock(self) -> Floats:
-        """CPU seconds from the initial points to the end of each iteration: (runs, T + 1)."""
-        seconds = self.curve("seconds")
+        """CPU seconds without evaluations, from the initial points on: (runs, T + 1)."""
+        return self._since_start("seconds")
+
+    @cached_property
+    def elapsed(self) -> Floats:
+        """CPU seconds with evaluations, from the initial points on: (runs, T + 1)."""
+        return self.clock + self._since_start("seconds_evaluation")
+
+    def _since_start(self, name: str) -> Floats:
+        seconds = self.curve(name)
         seconds[:, 0] = 0.0
         clock: Floats = np.cumsum(seconds, axis=1)
         return clock
@@ -124,7 +132,8 @@ class Side(msgspec.Struct, frozen=True):
         shown = (("M", self.M), ("t_n", self.t_n), ("power", self.power))
         details = [f"{what} = {value:g}" for what, value in shown if value is not None]
         settings = f" ({', '.join(details)})" if details else ""
-        return self.method + settings + (" with growing t_n" if self.every else "")
+        repeated = " with growing t_n" if self.d_n is None else " with new messages every iteration"
+        return self.method + settings + repeated * bool(self.every)
 
     @property
     def has_one_m(self) -> bool:

@@ -5,8 +5,9 @@ a, b       the same quantity of two methods, one value per run; runs at the same
 clusters   the cluster of each run. Runs on one function resemble each other, so they are not
            independent evidence: the unit of analysis is then the mean of a cluster
 δ          the smallest difference that matters
-low, high  ends of the t-interval of a mean over n units; infinite if n is 1, or if at most five
-           differences are all the same
+low, high  ends of the t-interval of a mean over n units; infinite if all values are the same, as
+           one value is: scores are coarse (a validation error has about 100 values), so values
+           that agree exactly do not show their spread, and decide nothing
 K          number of targets, the clusters of a bootstrap
 W          resamples: how often each target was drawn, divided by K (RESAMPLES, K)
 =========  ====================================================================================
@@ -23,6 +24,10 @@ claim          holds                    does not hold                       othe
 `no_worse`     low > −δ                 high < −δ                           not decided
 =============  =======================  ==================================  ===========
 
+A hedged claim (A *may* be ahead) cannot be refuted: `sighted` finds it "seen" if low > 0, and else
+"not seen". What follows from how methods are defined, such as the length of a message, is no
+finding of runs: its verdict is "by definition".
+
 If neither side is ahead, "superior" holds in 2.5 % of experiments. If the lead is δ or more, it
 fails in at most 2.5 %. The other two rules have the same error rates at their limits.
 """
@@ -37,10 +42,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-Verdict = Literal["holds", "does not hold", "not decided"]
+Verdict = Literal["holds", "does not hold", "not decided", "seen", "not seen", "by definition"]
 
 LEVEL = 0.95  # of an interval
-FEW = 5  # units; if so few differences are all the same, they do not show their spread
 RESAMPLES = 2000  # of a bootstrap
 TAILS = (0.025, 0.975)  # its quantiles
 
@@ -69,8 +73,8 @@ def mean(values: Floats, level: float = LEVEL) -> Effect:
             "expected at least one, all finite: leave out incomplete runs"
         )
     centre = float(values.mean())
-    if n == 1:
-        return Effect(centre, -np.inf, np.inf, 1)
+    if np.ptp(values) == 0.0:
+        return Effect(centre, -np.inf, np.inf, n)
     reach = float(stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n))
     return Effect(centre, centre - reach, centre + reach, n)
 
@@ -80,18 +84,11 @@ def paired(
 ) -> Effect:
     """Compute the mean of a − b and its t-interval.
 
-    Scores are coarse (a validation error has about 100 values), so a few runs can differ by exactly
-    the same amount. An interval of zero width would then claim too much, so it is infinite.
-
     >>> a, b = np.array([3.0, 3.0, 5.0, 5.0]), np.array([2.0, 2.0, 2.0, 2.0])
     >>> paired(a, b).n, paired(a, b, clusters=np.array([0, 0, 1, 1])).n
     (4, 2)
     """
-    differences = cluster_means(a - b, clusters)
-    effect = mean(differences, level)
-    if effect.n <= FEW and np.ptp(differences) == 0:
-        return Effect(effect.value, -np.inf, np.inf, effect.n)
-    return effect
+    return mean(cluster_means(a - b, clusters), level)
 
 
 def ratio(a: Floats, b: Floats, clusters: NDArray[Any] | None = None) -> Effect:
@@ -101,7 +98,7 @@ def ratio(a: Floats, b: Floats, clusters: NDArray[Any] | None = None) -> Effect:
     4.0
     """
     effect = mean(cluster_means(np.log(a) - np.log(b), clusters))
-    value, low, high = np.exp((effect.value, effect.low, effect.high)).tolist()
+    value, low, high = np.exp((effect.value, effect.low, effect.high)).tolist()  # exp(−∞) is 0
     return Effect(value, low, high, effect.n)
 
 
@@ -190,6 +187,15 @@ def superior(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:
     if effect.low > zero:
         return "holds"
     return "does not hold" if effect.high < zero + delta else "not decided"
+
+
+def sighted(effect: Effect, delta: float) -> Verdict:
+    """Tell whether what a claim says may happen was seen; δ plays no part.
+
+    >>> sighted(Effect(0.00, -0.005, 0.005, 30), delta=0.01)
+    'not seen'
+    """
+    return "seen" if effect.low > 0.0 else "not seen"
 
 
 def comparable(effect: Effect, delta: float, zero: float = 0.0) -> Verdict:

@@ -50,18 +50,12 @@ def has_data(figure: Figure) -> bool:
     return any(axes.has_data() for axes in figure.axes)
 
 
-def say_not_run(axes: Axes) -> None:
-    """Mark a panel as one without runs."""
-    axes.text(0.5, 0.5, "not run", transform=axes.transAxes, color=GREY, ha="center", va="center")
-    axes.tick_params(which="both", length=0, labelbottom=False, labelleft=False)
-    for spine in axes.spines.values():
-        spine.set_color("#BBBBBB")
-
-
-def band(axes: Axes, curves: Floats, label: str, colour: str, style: Any) -> None:
-    """Draw the mean of curves (R, T + 1) and a band of one standard error."""
+def band(
+    axes: Axes, curves: Floats, label: str, colour: str, style: Any, *, start: int = 0
+) -> None:
+    """Draw the mean of curves (R, n) at iterations from ``start`` on; the band is one error."""
     mean, error = mean_and_error(curves)
-    line(axes, np.arange(len(mean)), mean, error, label, colour, style)
+    line(axes, start + np.arange(len(mean)), mean, error, label, colour, style)
 
 
 def line(
