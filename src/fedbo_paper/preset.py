@@ -31,7 +31,17 @@ _EVALUATIONS = 1000  # of DIRECT, as in the paper
 
 
 class FeatureDraws(Surrogate):
-    """A belief whose draws come from fresh random features instead of Matheron's rule."""
+    """The belief of the authors' code: its fits come in whole searches at fixed times.
+
+    It is fitted to the initial points, and again after every 5 queries (``refit_every``), each time
+    by a search that forgets the fit before. Its draws come from fresh random features instead of
+    Matheron's rule.
+
+    Args:
+        settings, dimensions, state: As of `Surrogate`.
+        features: Number of features of a draw.
+        first: Number of initial points.
+    """
 
     def __init__(
         self,
@@ -40,9 +50,18 @@ class FeatureDraws(Surrogate):
         state: SurrogateState | None = None,
         *,
         features: int,
+        first: int,
     ) -> None:
         super().__init__(settings, dimensions, state)
-        self._features = features
+        self._features, self._first = features, first
+
+    def update(self, X: Array, y: Array, rng: np.random.Generator) -> None:
+        t = len(X)
+        due = t - (t - self._first) % self.settings.refit_every if t > self._first else t
+        if due > self.state.fitted:
+            self.state = SurrogateState()
+            self._fit(X[:due], y[:due], rng)
+        super().update(X, y, rng)
 
     def sample(
         self, rng: np.random.Generator, beta: float = 1.0, points: Array | None = None
@@ -76,7 +95,8 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
         random_repeats: Whether a query at exactly the point of an earlier trial is replaced by a
             random point. It needs ``repeats="allow"``: the library would avoid close points too.
         initial_in_messages: Whether messages draw on the initial points too.
-        draw_features: Draw f_t from so many fresh random features; None is Matheron's rule.
+        draw_features: Draw f_t from so many fresh random features, and fit as `FeatureDraws` does;
+            None is the library's way.
         exact_draws: Whether draws on listed points are exact, however many there are.
 
     >>> PAPER.direct, PAPER.draw_features
@@ -104,7 +124,8 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
             return ExactDraws(self.surrogate, dimensions, state)
         if self.draw_features is None:
             return super().model(dimensions, state)
-        return FeatureDraws(self.surrogate, dimensions, state, features=self.draw_features)
+        draws = {"features": self.draw_features, "first": self.n_initial}
+        return FeatureDraws(self.surrogate, dimensions, state, **draws)
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         if self.design == "sobol":
@@ -131,9 +152,11 @@ class PaperSettings(Settings, frozen=True, kw_only=True):
 
 
 #: The settings of the paper's real-world experiments (appendix D, and its authors' code): an
-#: isotropic SE kernel, fitted by maximum likelihood from 10 starts every 5 queries with almost no
-#: noise floor, f_t from 200 fresh features, DIRECT, raw scores, messages from the 50 queries.
+#: isotropic SE kernel, fitted by maximum likelihood from 10 starts after the 3 initial points and
+#: then every 5 queries with almost no noise floor, f_t from 200 fresh features, DIRECT, raw scores,
+#: messages from the 50 queries, and a random point in place of an exact repeat.
 PAPER = PaperSettings(
+    n_initial=3,
     design="random",
     surrogate=SurrogateSettings(
         fit=Fit(kernel="se", ard=False, priors=None, noise_floor=1e-10, starts=10),

@@ -52,7 +52,7 @@ def test_a_repeated_point_is_replaced_by_a_random_one(random_repeats: bool) -> N
 def test_draws_from_fresh_features_have_the_moments_of_the_posterior() -> None:
     """Beyond the observations their variance is the prior's; at them it is almost none."""
     state = SurrogateState(hyper=Hyper(length_scales=(0.2,), noise_variance=1e-4), fitted=10**6)
-    belief = FeatureDraws(SurrogateSettings(), 1, state, features=200)
+    belief = FeatureDraws(SurrogateSettings(), 1, state, features=200, first=3)
     X, y, rng = np.array([[0.1], [0.2]]), np.array([-1.0, 1.0]), np.random.default_rng(0)
     belief.update(X, y, rng)
     draws = np.array([belief.sample(rng)(np.array([[0.1], [0.2], [0.9]])) for _ in range(400)])

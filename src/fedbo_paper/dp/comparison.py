@@ -17,7 +17,15 @@ from fedbo.agent import Agent
 from fedbo.model.kernel import one_thread
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
-from fedbo_paper.dp.methods import FTS, Alone, ExpectedImprovement, Method, Released, Served
+from fedbo_paper.dp.methods import (
+    FTS,
+    INITIAL,
+    Alone,
+    ExpectedImprovement,
+    Method,
+    Released,
+    Served,
+)
 from fedbo_paper.dp.server import PrivateMean, Regions
 from fedbo_paper.experiments.plan import seed_of
 from fedbo_paper.problems.problems import Landmine, Objective, Tasks
@@ -107,7 +115,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     seed: int
     agents: int = 29
-    initial: int = 10
+    initial: int = INITIAL
     rounds: int = 60
 
     @property

@@ -57,6 +57,8 @@ from fedbo_paper.preset import PAPER, paper_federation
 from fedbo_paper.problems.problems import Tasks
 
 M = 100
+#: Initial points of each agent.
+INITIAL = 10
 #: The δ of the publication.
 DELTA = 29.0**-1.1
 _DRAW_FEATURES = 100
@@ -115,6 +117,7 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
         fit = msgspec.structs.replace(surrogate.fit, noise_floor=_NOISE_FLOOR)
         return msgspec.structs.replace(
             PAPER,
+            n_initial=INITIAL,
             surrogate=msgspec.structs.replace(surrogate, fit=fit),
             draw_features=_DRAW_FEATURES,
             direct=False,
