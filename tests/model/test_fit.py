@@ -59,7 +59,6 @@ def likelihood_by_oracle(hyper, X, y, *, ard=True, gradient=False):
     duplicates=st.booleans(),
     ard=st.booleans(),
 )
-@pytest.mark.slow
 def test_likelihood_and_gradient(hyper, seed, t, duplicates, ard):
     rng = np.random.default_rng(seed)
     D = len(hyper.length_scales)
@@ -97,7 +96,6 @@ def seeded_problem(seed):
     return kernel, *drawn_problem(seed, 1 + seed % 6, 5 + 7 * (seed % 7), kernel)
 
 
-@pytest.mark.slow
 def test_as_likely_as_the_best_of_sklearns_restarts():
     """Not in every case: likelihoods have several maxima, and both searches start at random."""
     short = []

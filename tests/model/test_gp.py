@@ -51,7 +51,6 @@ seeds = st.integers(0, 2**32)
 
 @settings(max_examples=200)
 @given(hyper=hypers, seed=seeds, t=st.integers(2, 30), duplicates=st.booleans())
-@pytest.mark.slow
 def test_posterior(hyper, seed, t, duplicates):
     X, y = data(hyper, seed, t, duplicates)
     Z = np.concatenate([np.random.default_rng(seed + 1).random((6, X.shape[1])), X[:2]])
@@ -157,12 +156,10 @@ def discrete():
     return draws, *moments_at(gp, GRID)
 
 
-@pytest.mark.slow
 def test_moments_of_continuous_draws(continuous):
     assert worst_z(*continuous) < LIMIT
 
 
-@pytest.mark.slow
 def test_moments_of_discrete_draws(discrete):
     assert worst_z(*discrete) < LIMIT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from fedbo import files
+from fedbo.table import Table
 from fedbo_paper.data import look
-from fedbo_paper.experiments.published import NAME, Published
+from fedbo_paper.experiments.published import NAME, Published, beside
 
 POINTS = [[0.0, 0.0, 0.6], [1.0, 0.5, 0.7], [0.25, 1.0, 0.5]]
 
@@ -71,6 +73,32 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(
     change(given)
     with pytest.raises(files.FileRefused, match=said):
         Published.load(written(tmp_path, given))
+
+
+def test_differences_are_paired_by_start_and_averaged_over_seeds(tmp_path: Path) -> None:
+    """Two starts on field 0: ours .82 and .80, and .84 and .86, in two seeds; theirs .8 and .9."""
+    published = loaded(tmp_path, content(TS=[[0.8, 0.9]], RGPE_M50=[[0.7]]))
+    levels = {(0, 0): 0.82, (0, 1): 0.80, (1, 0): 0.84, (1, 1): 0.86}
+    rows = [
+        [
+            *("TS", 0, 0, repeat, seed, t, level, 0.5 if t else 0.1),
+            *("published", "paper", 0, 0, nan, nan, 0, 0.01),
+        ]
+        for (repeat, seed), level in levels.items()
+        for t in (0, *range(51))
+    ]
+    columns = ("method", "M", "target", "repeat", "seed", "iteration", "best", "seconds")
+    more = ("experiment", "preset", "N", "t_n", "d_n", "power", "every", "seconds_evaluation")
+    table = beside(Table.from_rows((*columns, *more), rows), published)
+    assert table["iteration"].tolist() == [10, 20, 30, 50]
+    assert {*table["method"].tolist()} == {"TS"}
+    apart = [0.81 - 0.8, 0.85 - 0.9]
+    np.testing.assert_allclose(table["difference"], np.mean(apart))
+    np.testing.assert_allclose(table["error"], np.std(apart, ddof=1) / np.sqrt(2))
+    np.testing.assert_allclose(table["distance"], table["difference"] / table["error"])
+    np.testing.assert_allclose(table["ours"] - table["published"], table["difference"])
+    np.testing.assert_allclose(table["ours"], 0.83)
+    assert {*table["seconds"].tolist()} == {0.5} and {*table["published_seconds"].tolist()} == {1.5}
 
 
 # The file itself, where it is

@@ -67,7 +67,6 @@ def uniform() -> list[list[str | None]]:
     return peers_asked(FTS(schedule=Power(0.5)), RUNS)
 
 
-@pytest.mark.slow
 def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> None:
     p = np.array([Power(0.5)(t) for t in range(1, T + 1)])
     counts = np.array([[peer is not None for peer in run] for run in uniform])
@@ -76,7 +75,6 @@ def test_the_number_of_peer_queries_agrees_with_the_schedule(uniform: list) -> N
         assert abs(z) < 4.5, f"iteration {t + 1}"
 
 
-@pytest.mark.slow
 def test_the_second_peer_follows_the_renormalised_rest() -> None:
     """Without replacement: P(second = j) = Σ_{i ≠ j} P_i P_j / (1 − P_i)."""
     weights = np.array([8.0, 4.0, 2.0, 1.0])
@@ -94,7 +92,6 @@ def test_the_second_peer_follows_the_renormalised_rest() -> None:
     assert chisquare(counts, expected * counts.sum()).pvalue > 1e-4
 
 
-@pytest.mark.slow
 def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) -> None:
     for run in uniform[:500]:
         peers = [peer for peer in run if peer is not None]
@@ -104,6 +101,21 @@ def test_a_message_is_used_once_and_then_the_agent_is_on_its_own(uniform: list) 
     choices = [policy.query(target(t, inbox, rng)).origin.peer for t in range(1, 6)]
     assert {*choices[:3]} == {"peer-0", "peer-1", "peer-2"}
     assert choices[3:] == [None, None]
+
+
+def test_stragglers_are_never_followed_and_hold_nobody_up() -> None:
+    """A straggler has P_N = 0, or its message never arrives; the others are drawn as before."""
+    chances = {f"peer-{i}": 1.0 for i in range(N) if i % 3}  # peers 0, 3, 6 and 9 are stragglers
+    policy, rng = FTS(schedule=1e-9, P_N=chances), np.random.default_rng(5)
+    asked = []
+    for i in range(400):
+        inbox = inbox_of(N if i % 2 else N - 2, policy)  # of two peers nothing arrives
+        for t in range(1, N + 1):
+            asked.append(policy.query(target(t, inbox, rng)).origin.peer)
+        assert inbox.left == 0
+    counts = {name: asked.count(name) for name in {*asked}}
+    assert counts.pop(None) == 200 * 4 + 200 * (N - 6)
+    assert counts == {name: 200 if int(name[5:]) >= N - 2 else 400 for name in chances}
 
 
 def test_a_peers_query_is_the_maximiser_of_its_function() -> None:

@@ -66,7 +66,7 @@ def test_a_comparison_is_complete_paired_and_resumed(
     jobs = len(CURVES) * 2
     assert stages[0] == ("runs", 0, jobs) and stages[-1] == ("runs", jobs, jobs)
     assert {*summary["method"].tolist()} == {curve.method.name for curve in CURVES}
-    for name in ("dp.csv", "dp.png", "dp.svg"):
+    for name in ("dp.csv", "dp.png", "dp.svg", "dp.pdf", "dp.html"):
         assert (out / name).stat().st_size > 100
     runs = {run: perform(run, data) for run in SMALL.jobs() if run.method.name in ("TS", "EI")}
     last = summary.where(round=3)
