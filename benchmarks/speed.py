@@ -235,9 +235,7 @@ def peer_times(name: str) -> Figures:
             agent.inbox = inbox
             times[N].append(_run_ms(agent))
     by_N = {f"N = {N:,}": median(values) for N, values in times.items()}
-    # the paper does not count the incumbent for RGPE, which ignores it
-    parameters = messages[0].parameters - (name == "RGPE")
-    return {**by_N, "parameters": parameters, "bytes": messages[0].nbytes}
+    return {**by_N, "parameters": messages[0].parameters, "bytes": messages[0].nbytes}
 
 
 def _run_ms(agent: fedbo.Agent) -> float:

@@ -51,6 +51,48 @@ def test_architecture_names_files_that_are_there() -> None:
         assert (ROOT / "src/fedbo" / name).exists() or (ROOT / name).exists(), name
 
 
+def classes_in(path: Path) -> dict[str, set[str]]:
+    """The methods of each class of a test file, with those of its contracts and other bases."""
+    classes: dict[str, set[str]] = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("contracts."):
+            contract = classes_in(ROOT / "tests" / f"{str(node.module).replace('.', '/')}.py")
+            classes |= {name.name: contract.get(name.name, set()) for name in node.names}
+        elif isinstance(node, ast.ClassDef):
+            methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+            bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+            classes[node.name] = methods.union(*(classes.get(base, set()) for base in bases))
+    return classes
+
+
+def tests_in(path: Path) -> set[str]:
+    """The tests of a file, named as pytest names them."""
+    classes, tests = classes_in(path), set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            tests.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            tests |= {node.name, *(f"{node.name}::{method}" for method in classes[node.name])}
+        elif isinstance(node, ast.Assign):  # TestMachine = Machine.TestCase
+            tests |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {test for test in tests if test.rpartition("::")[2].lower().startswith("test")}
+
+
+def test_elements_name_tests_and_files_that_are_there() -> None:
+    text = (ROOT / "docs/lab/elements.md").read_text(encoding="utf-8")
+    tests = re.findall(r"`(tests/[^`]*)`", text)
+    assert len(tests) > 100
+    for test in tests:
+        file, _, name = test.partition("::")
+        assert re.fullmatch(r"test_\w+\.py", Path(file).name), f"pytest does not collect {file}"
+        assert name in tests_in(ROOT / file), test
+    files = re.findall(r"`([\w/]+(?:\.py|\.toml|/))`", text)
+    assert len(files) > 100
+    for name in files:
+        folders = (ROOT / "src/fedbo", ROOT / "src", ROOT)
+        assert any((folder / name).exists() for folder in folders), name
+
+
 def test_five_minutes_shows_that_peers_help(tmp_path: Path) -> None:
     text = (ROOT / "docs/start/five-minutes.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)

@@ -80,6 +80,9 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
     np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
     assert again.incumbent == incumbent
+    _, *parts = msgspec.msgpack.decode(message.encode())[-1]
+    numbers = [len(part) // 4 if isinstance(part, bytes) else 1 for part in parts]
+    assert message.parameters == sum(numbers)
 
 
 def test_the_largest_weights_message_of_100_features_has_512_bytes() -> None:

@@ -18,6 +18,7 @@ from fedbo.cli import checks
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fedbo.table import Table
     from fedbo_paper.experiments.runner import Progress, RunCalls
     from fedbo_paper.reproduce import Outcome
 
@@ -251,6 +252,22 @@ def _watching(console: Console) -> Iterator[Progress]:
         yield show
 
 
+def _show_published(console: Console, comparison: Table) -> None:
+    """Print how far our means are from the published ones, in standard errors."""
+    from fedbo_paper.experiments.published import COMPARED
+    from fedbo_paper.harness import screen
+
+    title = "fedbo less published, in standard errors of the difference; seconds an iteration"
+    table = screen.table("method", *map(str, COMPARED), "here", "there", title=title)
+    arms = dict.fromkeys(zip(comparison["method"].tolist(), comparison["M"].tolist(), strict=True))
+    for method, M in arms:
+        arm = comparison.where(method=method, M=M)
+        cells = [f"{distance:+.1f}" for distance in arm["distance"].tolist()]
+        seconds = [f"{arm[name][0]:.3g}" for name in ("seconds", "published_seconds")]
+        table.add_row(f"{method}, M = {M}" if M else method, *cells, *seconds)
+    console.print(table)
+
+
 def _report(console: Console, outcome: Outcome, out: Path) -> None:
     """Print the verdicts and the published comparison; effects and intervals are in the report."""
     from rich.text import Text
@@ -269,13 +286,7 @@ def _report(console: Console, outcome: Outcome, out: Path) -> None:
     if table.row_count:
         console.print(table)
     if outcome.comparison.height:
-        from fedbo_paper.report.report import beside_published
-
-        listing = beside_published(outcome.comparison)
-        beside = screen.table(*listing.columns, title=listing.title)
-        for row in listing.rows:
-            beside.add_row(*row)
-        console.print(beside)
+        _show_published(console, outcome.comparison)
     console.print(
         f"{outcome.runs.height:,} trials, digest {outcome.digest} (of everything but CPU times: "
         "the same command gives the same digest)."

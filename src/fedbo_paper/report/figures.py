@@ -254,7 +254,8 @@ def _cumulative(material: Material) -> Figure:
 def _synthetic(
     material: Material, y: str, paint_panel: Callable[[Axes, Table, Table, bool], None]
 ) -> Figure:
-    """A panel for each of `_SETTINGS`, with a logarithmic axis: regrets span decades."""
+    """A panel for each of `_SETTINGS`, logarithmic for simple regrets, which span decades."""
+    is_simple = y == "simple regret"
     sheet = _Sheet(material, ["synthetic"], len(_SETTINGS), height=2.8, share=True)
     for preset, panels in sheet.rows:
         runs = material.select("synthetic", preset)
@@ -264,8 +265,10 @@ def _synthetic(
             fts = runs.where(method="FTS", t_n=t_n, d_n=d_n, every=0)
             if fts.height:
                 paint_panel(axes, runs, fts, d_n > 1)
-                axes.legend(loc="upper right" if "/ t" in y else "lower left")
-    return sheet.finish(log_y=range(len(_SETTINGS)))
+                axes.legend(loc="lower left" if is_simple else "lower right")
+                if not is_simple:
+                    axes.set_ylim(bottom=0.0)
+    return sheet.finish(log_y=range(len(_SETTINGS)) if is_simple else ())
 
 
 def _messages(material: Material) -> Figure:

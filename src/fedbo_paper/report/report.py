@@ -108,13 +108,14 @@ def _what(selection: Selection, runs: Table) -> str:
     lists = {name: _values(runs, name) for name in ("M", "N", "t_n", "d_n", "power")}
     peers = "; ".join(
         [f"{name} = {', '.join(lists[name])}" for name in ("M", "N", "t_n", "d_n") if lists[name]]
-        + [f"p_t = 1 − 1/t^{power} from t = 2 on, p_1 = p_2" for power in lists["power"]]
+        + [f"p_t = 1 − 1/{_root(power)}, p_1 = p_2" for power in lists["power"]]
         + ["P_N uniform"] * bool(lists["N"])
     )
     return (
         f"{runs.where(iteration=1).height} runs of {spec.iterations} iterations, of "
         f"{len(np.unique(runs['target']))} {unit} with {len(np.unique(runs['repeat']))} "
-        f"initialisations of {spec.initial} points (seeds {', '.join(map(str, spec.seeds))}; "
+        f"initialisations of {spec.initial} point{'s' * (spec.initial > 1)} "
+        f"(seeds {', '.join(map(str, spec.seeds))}; "
         f"{problem}; maximiser {selection.maximiser}). {peers}. "
         + followed(runs)
         + "With --quick, these runs only show that everything works. " * selection.quick
@@ -128,6 +129,10 @@ def _values(runs: Table, name: str) -> list[str]:
     return [f"{value:g}" for value in np.unique(values[~np.isnan(values)])]
 
 
+def _root(power: str) -> str:
+    return {"0.5": "√t", "2": "t²"}.get(power, f"t^{power}")
+
+
 def followed(runs: Table) -> str:
     """Say how many messages FTS followed in a run, and in how many runs none, for each p_t.
 
@@ -139,8 +144,8 @@ def followed(runs: Table) -> str:
         starts = np.flatnonzero(np.append(True, own["iteration"][1:] < own["iteration"][:-1]))
         counts = np.add.reduceat((own["source"] == "peer").astype(np.int64), starts)
         said += (
-            f"With p_t = 1 − 1/t^{power}, FTS followed {counts.mean():.2g} messages in a run on "
-            f"average, and none in {100 * (counts == 0).mean():.0f} % of the runs. "
+            f"With p_t = 1 − 1/{_root(power)}, FTS followed {counts.mean():.2g} messages in a run "
+            f"on average, and none in {100 * (counts == 0).mean():.0f} % of the runs. "
         )
     return said
 
