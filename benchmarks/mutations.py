@@ -30,7 +30,7 @@ TESTS = (
 #: Files below src/, and below each: a part of the paper | what the file says => what replaces it.
 MUTATIONS = """
 fedbo_paper/preset.py
-exact repeats | repeats="allow", =>
+DIRECT | direct=True, => direct=False,
 random point for a repeat | random_repeats=True, => random_repeats=False,
 length scale of messages | length_scale=0.01 => length_scale=0.3
 noise of messages | noise_variance=1e-6 => noise_variance=1e-2
@@ -46,6 +46,7 @@ scores as they are | raw_scores=True, => raw_scores=False,
 1,000 evaluations | _EVALUATIONS = 1000 => _EVALUATIONS = 100
 random initial points | design="random", => design="sobol",
 fedbo_paper/problems/synthetic.py
+repeats, listed points | repeats="allow", =>
 random point, listed points | random_repeats=True, => random_repeats=False,
 noise of the target | noise_variance: float = 0.01 => noise_variance: float = 0.1
 functions in [0, 1] | f -= f.min() => f = f.copy()
@@ -63,7 +64,11 @@ fedbo/simulate.py
 messages every k | (iteration - 1) % every => iteration % every
 fedbo/policy/base.py
 p_1 = p_2 | max(t, 2) => max(t, 1)
+fedbo/policy/target.py
+exact repeats | if self.repeats or => if
+repeats of listed points | None if self.repeats else =>
 fedbo/policy/fts.py
+β_t = 1 | beta: Beta = 1.0 => beta: Beta = 2.0
 line 3: r ≤ p_t | if r <= p_t => if r >= p_t
 used once | target.inbox.use(n) => pass
 stragglers | self.P_N.get(sender, 0.0) => self.P_N.get(sender, 1.0)
@@ -73,10 +78,12 @@ equation 3: σ²I | self._gram + self.sigma2 => self._gram + 2 * self.sigma2
 fedbo/model/gp.py
 equation 1: noise | hyper.noise_variance => 2 * hyper.noise_variance
 fedbo/policy/rgpe.py
+RGPE: 100 samples | samples: int = 100 => samples: int = 10
 RGPE: 95th percentile | dilution: float | None = 95.0 => dilution: float | None = None
 RGPE: ties go to the target | lost = lowest < own => lost = lowest <= own
 fedbo/policy/taf.py
 TAF: own incumbents | inbox.incumbents[rows] => np.roll(inbox.incumbents, 1)[rows]
+TAF: ρ | rho: float = 0.5 => rho: float = 0.9
 TAF: share of the target | own_share: float = 0.75 => own_share: float = 0.25
 """
 

@@ -25,13 +25,14 @@ from fedbo_paper.data import MissingData
 from fedbo_paper.experiments import results, runner
 from fedbo_paper.experiments.claims import Finding, judge
 from fedbo_paper.experiments.plan import Job, Plan, Run, plan
-from fedbo_paper.experiments.published import Published, beside
+from fedbo_paper.experiments.published import Published, beside, by_field
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
 from fedbo_paper.report.figures import FIGURES, Material, draw
 from fedbo_paper.report.report import (
     beside_published,
+    by_field_published,
     page,
     provenance,
     settings,
@@ -110,7 +111,12 @@ def reproduce(
         [*provenance(command), *settings(runs, done, missing)],
         findings,
         list(pictures.values()),
-        [beside_published(comparison)] if comparison.height else [],
+        [
+            beside_published(comparison),
+            by_field_published(by_field(runs.where(experiment="published"), published)),
+        ]
+        if comparison.height
+        else [],
         note="A part of the experiments (--quick): it decides no claim." * is_quick,
     )
     files.write(folder / "report.html", html.encode())

@@ -9,7 +9,8 @@ from fedbo.table import Cell, Table
 
 COLUMNS = (
     *("experiment", "preset", "method", "M", "N", "t_n", "d_n", "power", "every"),
-    *("target", "repeat", "seed", "iteration", "best", "simple_regret", "cumulative_regret"),
+    *("target", "repeat", "seed", "iteration", "source"),
+    *("best", "simple_regret", "cumulative_regret"),
     *("parameters_received", "seconds_evaluation", "seconds"),
 )
 EXPERIMENTS = ("synthetic", "landmine", "glass", "har", "agents", "published")
@@ -36,8 +37,12 @@ def arm(
     targets: int = 6,
     repeats: int = 5,
     iterations: int = 50,
+    later: float = 0.0,
 ) -> Rows:
-    """Rows of an arm whose runs have ``level`` at every iteration, as score and as regret."""
+    """Rows of an arm whose runs have ``level`` at every iteration, as score and as regret.
+
+    From iteration 30 on, ``later`` is added. FTS follows a peer in iteration 1.
+    """
     if method == "TS":
         M = N = t_n = 0
     squares = 0 if method in ("TS", "FTS") else M * (M + 1) // 2 + 1
@@ -51,9 +56,12 @@ def arm(
             value = float(level(target, repeat) if callable(level) else level)
             label = (experiment, preset, method, M, N, t_n, d_n, power, every, target, repeat, 0)
             for iteration in (0, 0, *range(1, iterations + 1)):
-                regret = (value, value * iteration) if known else (nan, nan)
+                now = value + later * (iteration >= 30)
+                regret = (now, value * iteration) if known else (nan, nan)
                 received = N * length if iteration else 0.0
-                rows.append((*label, iteration, value, *regret, float(received), 0.01, taken))
+                source = "peer" if method == "FTS" and iteration == 1 else "own"
+                spent = float(received), 0.01, taken
+                rows.append((*label, iteration, source, now, *regret, *spent))
     return rows
 
 

@@ -85,6 +85,49 @@ def test_a_planted_advantage_is_found_in_either_direction(experiment: str) -> No
         assert finding.value == pytest.approx(-0.03, abs=0.002)
 
 
+def test_scores_are_those_after_10_20_and_50_iterations() -> None:
+    """FTS is ahead at first, and behind from iteration 30 on."""
+    runs = table(
+        arm("TS", noisy(0.5, seed=1)),
+        arm("FTS", noisy(0.53, seed=2), later=-0.06),
+        arm("RGPE", 0.5),
+    )
+    verdicts = {after: found(judge(runs), f"beats-ts-{after}").verdict for after in (10, 20, 50)}
+    assert verdicts == {10: "holds", 20: "holds", 50: "does not hold"}
+    measure = found(judge(runs), "beats-ts-20").measure
+    assert "AUC after 20 iterations" in measure
+    assert measure.endswith("FTS followed 1.0 messages a run, and none in 0% of the runs")
+
+
+def test_mean_and_final_regret_are_told_apart() -> None:
+    """FTS with far peers has less regret until iteration 30, and .001 more from then on."""
+
+    def level(centre: float, seed: int) -> Level:
+        return noisy(centre, spread=1e-4, seed=seed)
+
+    shared = {"experiment": "synthetic", "targets": 12}
+    far = shared | {"t_n": 100, "d_n": 1.2}
+    arms = [
+        arm("TS", level(0.1, 1), **shared),  # type: ignore[arg-type]
+        arm("FTS", level(0.05, 2), power=0.5, later=0.051, **far),  # type: ignore[arg-type]
+        arm("FTS", level(0.1, 3), power=2.0, **far),  # type: ignore[arg-type]
+    ]
+    findings = judge(table(*arms))
+    verdicts = {f.id.removesuffix("-100"): f.verdict for f in findings if f.section == "5.1"}
+    assert verdicts == {
+        "far-peers-comparable-mean": "holds",
+        "far-peers-comparable-final": "does not hold",
+        "far-peers-slow-mean": "not seen",
+        "far-peers-slow-final": "seen",
+        "far-peers-help-mean": "holds",
+        "far-peers-help-final": "does not hold",
+        "faster-schedule-helps-mean": "does not hold",
+        "faster-schedule-helps-final": "holds",
+        "faster-schedule-matches-mean": "holds",
+        "faster-schedule-matches-final": "holds",
+    }
+
+
 def test_the_length_of_a_message_is_what_is_sent_and_no_statistic() -> None:
     """Of a covariance one triangle is sent: 1 + M + M (M + 1) / 2 numbers, with the incumbent."""
     fewer = found(judge(real("landmine", 0.0)), "fewer-parameters-than-rgpe")
@@ -175,10 +218,10 @@ def test_no_regret_is_a_regret_per_query_that_falls() -> None:
 def test_fastest_is_judged_at_equal_time() -> None:
     def rising(method: str, seconds: float) -> list[tuple[Cell, ...]]:
         rows = arm(method, 0.0, seconds=seconds - 0.01, targets=2, repeats=6, iterations=4)
-        best, slow = COLUMNS.index("best"), COLUMNS.index("repeat")
+        best, slow, t = map(COLUMNS.index, ("best", "repeat", "iteration"))
         # an evaluation takes .01 s; repeats differ a little, so that the interval has a width
         return [
-            (*r[:best], 0.1 * r[best - 1] * (1 + 0.01 * r[slow]), *r[best + 1 :])  # type: ignore[operator]
+            (*r[:best], 0.1 * r[t] * (1 + 0.01 * r[slow]), *r[best + 1 :])  # type: ignore[operator]
             for r in rows
         ]
 
@@ -198,16 +241,25 @@ def test_fastest_is_judged_at_equal_time() -> None:
         ((0.1, 0, 0, 0, 0, 0), "does not hold"),  # the first target is not one of the others
         ((0, 0.1, -0.1, 0, 0, 0), "does not hold"),
         ((0, 0.1, -0.005, 0, 0, 0), "holds"),
+        ((0, 0.1, nan, 0, 0, 0), "not decided"),  # one is undecided, so not known to be no worse
     ],
 )
 def test_some_targets_may_gain_and_none_may_lose(leads: Sequence[float], verdict: str) -> None:
     fts = noisy(0.5, spread=0.001, seed=1)
+
+    def lead(target: int, repeat: int) -> float:
+        return 0.05 * (repeat - 2) if math.isnan(leads[target]) else leads[target]
+
     runs = table(
         arm("TS", noisy(0.5, spread=0.001)),
-        arm("FTS", lambda target, repeat: fts(target, repeat) + leads[target]),
+        arm("FTS", lambda target, repeat: fts(target, repeat) + lead(target, repeat)),
     )
     finding = found(judge(runs), "some-targets-better-50")
     assert finding.verdict == verdict
+    if verdict != "not decided" and leads[0] == 0:  # the lead of the target that decides
+        decides = 2 if leads[2] == -0.1 else int(np.argmax(leads))
+        assert f"for target {decides}" in finding.measure
+        assert finding.value == pytest.approx(leads[decides], abs=0.002)
     assert finding.n == 5
 
 

@@ -95,17 +95,20 @@ def test_lengths_of_messages_are_what_is_sent(everything: Material) -> None:
 def test_lines_can_be_told_apart(everything: Material) -> None:
     for name in NAMES:
         for axes in paint(name, everything).axes:
+            drawn = [line for line in axes.lines if not line.get_label().startswith("_")]
+            drawn += [bars.lines[0] for bars in axes.containers]
             looks = [
                 (line.get_color(), str(line._unscaled_dash_pattern), line.get_marker())
-                for line in axes.lines
-                if not line.get_label().startswith("_")
+                for line in drawn
             ]
             assert len(set(looks)) == len(looks), name
 
 
 def test_a_stand_in_is_called_one(runs: Table) -> None:
-    figure = paint("fig2", Material(runs=runs, stand_in=True))
-    assert sum("made-up" in axes.get_title(loc="left") for axes in figure.axes) == 2
+    for name, panels in (("fig2", 2), ("fig3", 2), ("fig4", 2), ("appendix-glass", 10)):
+        figure = paint(name, Material(runs=runs, stand_in=True))
+        titles = [axes.get_title(loc="left") for axes in figure.axes]
+        assert sum("made-up data" in title for title in titles) == panels
 
 
 def test_the_same_runs_give_the_same_files_for_what_has_data(runs: Table, tmp_path: Path) -> None:

@@ -119,6 +119,9 @@ def test_an_interval_of_zero_width_decides_nothing(n: int) -> None:
     effect = paired(np.full(n, 3.0), np.full(n, 3.0))
     assert effect == Effect(0.0, -np.inf, np.inf, n)
     assert superior(effect, DELTA) == comparable(effect, DELTA) == "not decided"
+    sample = 1 / 170  # whose last bits differ from case to case
+    coarse = paired(np.arange(n) * sample + sample, np.arange(n) * sample)
+    assert (coarse.low, coarse.high) == (-np.inf, np.inf)
     same = ratio(np.full(n, 6.0), np.full(n, 3.0))
     assert (same.low, same.high) == (0.0, np.inf) and same.value == pytest.approx(2.0)
 

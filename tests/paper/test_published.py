@@ -13,7 +13,7 @@ import pytest
 from fedbo import files
 from fedbo.table import Table
 from fedbo_paper.data import look
-from fedbo_paper.experiments.published import NAME, Published, beside
+from fedbo_paper.experiments.published import NAME, Published, beside, by_field
 
 POINTS = [[0.0, 0.0, 0.6], [1.0, 0.5, 0.7], [0.25, 1.0, 0.5]]
 
@@ -81,11 +81,11 @@ def test_differences_are_paired_by_start_and_averaged_over_seeds(tmp_path: Path)
     levels = {(0, 0): 0.82, (0, 1): 0.80, (1, 0): 0.84, (1, 1): 0.86}
     rows = [
         [
-            *("TS", 0, 0, repeat, seed, t, level, 0.5 if t else 0.1),
+            *("TS", 0, 0, repeat, seed, t, level + 0.1 * (t >= 30), 0.5 if t else 0.1),
             *("published", "paper", 0, 0, nan, nan, 0, 0.01),
         ]
         for (repeat, seed), level in levels.items()
-        for t in (0, *range(51))
+        for t in (0, *range(51))  # ours is .1 better from iteration 30 on
     ]
     columns = ("method", "M", "target", "repeat", "seed", "iteration", "best", "seconds")
     more = ("experiment", "preset", "N", "t_n", "d_n", "power", "every", "seconds_evaluation")
@@ -93,11 +93,16 @@ def test_differences_are_paired_by_start_and_averaged_over_seeds(tmp_path: Path)
     assert table["iteration"].tolist() == [10, 20, 30, 50]
     assert {*table["method"].tolist()} == {"TS"}
     apart = [0.81 - 0.8, 0.85 - 0.9]
-    np.testing.assert_allclose(table["difference"], np.mean(apart))
+    later = np.array([0.0, 0.0, 0.1, 0.1])
+    np.testing.assert_allclose(table["difference"], np.mean(apart) + later)
     np.testing.assert_allclose(table["error"], np.std(apart, ddof=1) / np.sqrt(2))
     np.testing.assert_allclose(table["distance"], table["difference"] / table["error"])
     np.testing.assert_allclose(table["ours"] - table["published"], table["difference"])
-    np.testing.assert_allclose(table["ours"], 0.83)
+    np.testing.assert_allclose(table["ours"], 0.83 + later)
+    np.testing.assert_allclose(table["published"], 0.85)
+    fields = by_field(Table.from_rows((*columns, *more), rows), published)
+    assert fields["field"].tolist() == [0]
+    np.testing.assert_allclose(fields["difference"], np.mean(apart) + 0.1)
     assert {*table["seconds"].tolist()} == {0.5} and {*table["published_seconds"].tolist()} == {1.5}
 
 

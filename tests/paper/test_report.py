@@ -7,12 +7,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
+from paper.made_runs import arm, table
 from playwright.sync_api import Browser
 
+from fedbo.table import Table
 from fedbo_paper.experiments.claims import Finding
 from fedbo_paper.report.figures import Picture
-from fedbo_paper.report.report import Listing, page, provenance
+from fedbo_paper.report.report import Listing, beside_published, followed, page, provenance
 
 NASTY = '<script>alert("&")</script>'
 
@@ -103,6 +106,37 @@ def test_verdicts_are_words_and_signs_and_effects_have_their_interval() -> None:
     assert "0.0105 [0.0011, 0.02], n = 20, δ = 0.01" in text and "[−∞, 0.02]" in text
     hedged = page([], [finding(verdict="seen"), finding(verdict="by definition")])
     assert "✓ seen" in Reader(hedged).text and "δ =" not in Reader(hedged).text.replace("\xa0", " ")
+
+
+def test_the_messages_that_fts_followed_are_counted() -> None:
+    """Made-up FTS follows one message, in iteration 1; without it in one of ten runs."""
+    runs = table(arm("TS", 0.5), arm("FTS", 0.5, power=2.0, targets=2))
+    said = followed(runs)
+    assert said == (
+        "With p_t = 1 − 1/t², FTS followed 1 messages in a run on average, and none in 0 % of the "
+        "runs. "
+    )
+    columns = {name: runs[name].copy() for name in runs.columns}
+    first = np.flatnonzero(columns["source"] == "peer")[0]
+    columns["source"][first] = "own"
+    assert "followed 0.9 messages" in followed(Table(columns))
+    assert "none in 10 %" in followed(Table(columns))
+
+
+def test_what_is_far_from_the_published_runs_is_named() -> None:
+    columns = ("method", "M", "iteration", "ours", "published", "difference", "error", "distance")
+    rows = [
+        ("FTS", 100, 10, 0.80, 0.79, 0.01, 0.01, 1.0, 0.01, 1.0),
+        ("FTS", 100, 50, 0.82, 0.82, 0.00, 0.01, 0.0, 0.01, 1.0),
+        ("TAF", 200, 10, 0.74, 0.80, -0.06, 0.01, -6.0, 0.08, 100.0),
+        ("TAF", 200, 50, 0.75, 0.80, -0.05, 0.01, -5.0, 0.08, 100.0),
+    ]
+    listing = beside_published(Table.from_rows((*columns, "seconds", "published_seconds"), rows))
+    assert "2 of 4 differences are within two standard errors" in listing.note
+    assert "not explained: TAF, M = 200 (below) after 10, 50. " in listing.note
+    assert [row[0] for row in listing.rows] == ["FTS, M = 100", "TAF, M = 200"]
+    assert listing.rows[1][1] == "-0.0600 ± 0.0100"
+    assert listing.rows[1][-2:] == ["0.08 (×8)", "100 (×100)"]
 
 
 @pytest.mark.slow

@@ -145,7 +145,10 @@ def reproduce(
     work = partial(run, selections, out, data=data, command=_command())
     outcome = _run(console, scheduler, jobs, work)
     _report(console, outcome, out)
-    if has_dp and "landmine" not in outcome.missing:
+    if has_dp and "landmine" in outcome.missing:
+        console.print("Skipped: dp, which needs the landmine data too.")
+    elif has_dp:
+        console.print("Now dp: landmine in the linear box, with settings of its own.")
         compare()
 
 

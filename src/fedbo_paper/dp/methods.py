@@ -21,9 +21,8 @@ What the publication does not say was taken from its authors' code where that is
   one peer at random, as FTS was published. Both are here (`FTS`, and `Served` with ``parts=1``).
 
 What is different here: functions are maximised by the library's search (theirs tries 1,000 random
-points and climbs from 20 others), a full search for hyper-parameters is made when observations have
-grown by a quarter and a local one otherwise, every 5 queries, and there are 60 rounds (their loop
-hands out 61 aggregates, the last of which nobody uses).
+points and climbs from 20 others), and there are 60 rounds (their loop hands out 61 aggregates, the
+last of which nobody uses).
 """
 
 from __future__ import annotations

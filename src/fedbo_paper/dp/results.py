@@ -62,9 +62,10 @@ _CAPTION = (
     "(a) 1 − AUC against rounds, from the same initial points; shaded: 95 % intervals of TS and of "
     "one release. (b) At the last round, beside the published values."
 )
-_NOTE = (
-    "ε is accounted for at δ = 29^−1.1. Levels differ from the published ones, whose scores are "
-    "noisy probabilities; differences between methods are what to compare."
+_NOTE = "ε is accounted for at δ = 29^−1.1. "
+_SCORES = (
+    "Levels differ from the published ones, whose scores are noisy probabilities; differences "
+    "between methods are what to compare."
 )
 
 
@@ -105,9 +106,9 @@ def reproduce(
     files.write(folder / "dp.csv", table.csv().encode())
     svg = figures.save(picture.paint(comparison, by_method), folder / "dp").decode()
     html = page(
-        [*provenance(command), *settings(comparison, table)],
+        [*provenance(command, "dp-accounting"), *settings(comparison, table)],
         pictures=[figures.Picture(name="dp", title="DP-FTS-DE", caption=_CAPTION, svg=svg)],
-        listings=[listing(table)],
+        listings=[listing(table, _NOTE + _SCORES * (comparison.problem.scoring == "decision"))],
         title="DP-FTS-DE (Dai, Low and Jaillet, NeurIPS 2021) and one private release",
     )
     files.write(folder / "dp.html", html.encode())
@@ -125,7 +126,7 @@ def settings(comparison: Comparison, table: Table) -> list[tuple[str, str]]:
     what = (
         f"{len(CURVES)} methods, each with {seeds} seeds (from {comparison.first_seed} on): "
         f"{comparison.agents} landmine fields with 10 initial points each, {comparison.rounds} "
-        f"rounds; M = {M}; p_t = 1 − 1/t; AUC by {comparison.problem.scoring}, box "
+        f"rounds; M = {M}; p_t = 1 − 1/t; P_N uniform; AUC by {comparison.problem.scoring}, box "
         f"{comparison.problem.box}. Differences are paired by seed, intervals are over seeds."
     )
     return [("Runs", what), ("Results", f"{len(CURVES) * seeds} runs, digest {digest(table)}")]
@@ -176,7 +177,7 @@ def summary(comparison: Comparison, by_method: Mapping[str, Floats]) -> Table:
     return Table.from_rows(columns, rows)
 
 
-def listing(summary: Table) -> Listing:
+def listing(summary: Table, note: str = "") -> Listing:
     """Return the last round as a table of the report, and of a terminal."""
     last = summary.where(round=int(summary["round"].max()))
     title = f"1 − AUC after round {last['round'][0]}, mean of all fields ± half its 95 % interval"
@@ -190,7 +191,7 @@ def listing(summary: Table) -> Listing:
         theirs = "" if curve.published_epsilon is None else f"{curve.published_epsilon:g}"
         rows.append([curve.label, _epsilon(at["epsilon"]), own, *versus, published, theirs])
     columns = ("method", "ε", "1 − AUC", "less its rival", "rival", "published", "published ε")
-    return Listing(title=title, note=_NOTE, columns=columns, rows=rows)
+    return Listing(title=title, note=note, columns=columns, rows=rows)
 
 
 def _epsilon(epsilon: float) -> str:

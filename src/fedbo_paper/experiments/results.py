@@ -11,7 +11,7 @@ import numpy as np
 from fedbo.table import Cell, Column, Table
 from fedbo_paper.experiments.plan import Run
 from fedbo_paper.experiments.spec import ARM, LABELS, MEASURED, SECONDS
-from fedbo_paper.harness.intervals import mean_and_error
+from fedbo_paper.harness.intervals import cluster_means, mean_and_error
 
 CHECKPOINTS = (0, 5, 10, 20, 30, 40, 50)
 SUMMARISED = ("best", "simple_regret", "cumulative_regret", "parameters_received")
@@ -56,7 +56,8 @@ def summary(runs: Table) -> Table:
     """Summarise each arm at some iterations.
 
     Returns:
-        Means over targets, repeats and seeds, each followed by its standard error.
+        Means over targets, repeats and seeds, each followed by its standard error: over functions
+        on synthetic ones, and else over runs.
     """
     iteration = runs["iteration"]
     ends = np.append(iteration[1:] != iteration[:-1], True)  # initial points share iteration 0
@@ -69,7 +70,12 @@ def summary(runs: Table) -> Table:
         groups.setdefault(repr(label), []).append(i)  # as text: NaN is not equal to itself
     rows: list[list[Cell]] = []
     for members in groups.values():
-        values = (mean_and_error(column[kept[members]]) for column in measured.values())
+        chosen = kept[members]
+        # runs on one function resemble each other: its mean is the unit, as in claims and figures
+        units = runs["target"][chosen] if cells[members[0]][0] == "synthetic" else None
+        values = (
+            mean_and_error(cluster_means(column[chosen], units)) for column in measured.values()
+        )
         rows.append(
             [*cells[members[0]], len(members), *(float(x) for pair in values for x in pair)]
         )

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 UNIT = ("target", "repeat", "seed")
+#: 1 / (1 − p_t) by the power in p_t = 1 − 1/t^power.
+ROOTS = {0.5: "√t", 2.0: "t²"}
 
 
 class Runs:
@@ -70,6 +72,12 @@ class Runs:
     def clusters(self) -> NDArray[Any]:
         """The unit of analysis of each run: (runs,)."""
         return self.label("target") if self.experiment == "synthetic" else self.units
+
+    @cached_property
+    def followed(self) -> NDArray[np.int64]:
+        """How many peers' messages each run followed: (runs,)."""
+        counts = np.bincount(self._at[0], self._table["source"] == "peer", len(self._complete))
+        return counts[self._complete].astype(np.int64)
 
     @cached_property
     def best(self) -> Floats:
@@ -129,8 +137,10 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        shown = (("M", self.M), ("t_n", self.t_n), ("power", self.power))
+        shown = (("M", self.M), ("t_n", self.t_n), ("d_n", self.d_n))
         details = [f"{what} = {value:g}" for what, value in shown if value is not None]
+        if self.power is not None:
+            details.append(f"p_t = 1 − 1/{ROOTS[self.power]}")
         settings = f" ({', '.join(details)})" if details else ""
         repeated = " with growing t_n" if self.d_n is None else " with new messages every iteration"
         return self.method + settings + repeated * bool(self.every)

@@ -5,9 +5,9 @@ a, b       the same quantity of two methods, one value per run; runs at the same
 clusters   the cluster of each run. Runs on one function resemble each other, so they are not
            independent evidence: the unit of analysis is then the mean of a cluster
 δ          the smallest difference that matters
-low, high  ends of the t-interval of a mean over n units; infinite if all values are the same, as
-           one value is: scores are coarse (a validation error has about 100 values), so values
-           that agree exactly do not show their spread, and decide nothing
+low, high  ends of the t-interval of a mean over n units; infinite for a single value, and if all
+           values are the same: scores are coarse (a validation error has about 100 values), so
+           values that agree exactly do not show their spread, and decide nothing
 K          number of targets, the clusters of a bootstrap
 W          resamples: how often each target was drawn, divided by K (RESAMPLES, K)
 =========  ====================================================================================
@@ -46,6 +46,7 @@ Verdict = Literal["holds", "does not hold", "not decided", "seen", "not seen", "
 
 LEVEL = 0.95  # of an interval
 RESAMPLES = 2000  # of a bootstrap
+_ROUNDING = 1e-12  # of values that would agree exactly but for their last bits
 TAILS = (0.025, 0.975)  # its quantiles
 
 Floats = NDArray[np.float64]
@@ -73,7 +74,7 @@ def mean(values: Floats, level: float = LEVEL) -> Effect:
             "expected at least one, all finite: leave out incomplete runs"
         )
     centre = float(values.mean())
-    if np.ptp(values) == 0.0:
+    if np.ptp(values) <= _ROUNDING * np.abs(values).max():
         return Effect(centre, -np.inf, np.inf, n)
     reach = float(stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n))
     return Effect(centre, centre - reach, centre + reach, n)

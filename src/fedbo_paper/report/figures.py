@@ -425,7 +425,9 @@ def _appendix(data: DataSet) -> Callable[[Material], Figure]:
             runs = material.select(data.experiment, preset)
             for target, axes in enumerate(panels, 1):
                 measure = data.measure if target == 1 else ""
-                name(axes, f"{data.agent} {target}, {preset}", "CPU seconds", measure)
+                made_up = material.stand_in and data.experiment == "glass"
+                title = f"{data.agent} {target}{' (made-up data)' * made_up}, {preset}"
+                name(axes, title, "CPU seconds", measure)
                 _against_time(axes, runs.where(target=target), data)
         strokes.methods_legend(sheet.figure)
         return sheet.finish(log_x=range(5))
@@ -490,7 +492,8 @@ FIGURES: dict[str, tuple[str, str, Callable[[Material], Figure]]] = {
         "Figure 1: synthetic functions",
         "Simple regret of TS and FTS, averaged over functions and initialisations: the effect of "
         "M when peers have (a) few and (b) many observations, and peers whose functions are very "
-        f"different, with (c) few and (d) many observations. {_OVER_FUNCTIONS}",
+        "different, with (c) few and (d) many observations. Both (c) and (d) are the paper's "
+        f"figure 1c, for which it gives no t_n. {_OVER_FUNCTIONS}",
         _fig1,
     ),
     "fig1-cumulative": (
@@ -524,7 +527,9 @@ FIGURES: dict[str, tuple[str, str, Callable[[Material], Figure]]] = {
     "fig4": (
         "Figure 4: growing t_n",
         "Best performance so far if messages are sent once, and if peers continue and send a new "
-        f"message before every iteration. The target is the first agent, M = 100. {_ERRORS}",
+        f"message before every iteration. The target is the first agent, M = 100. {_ERRORS} With "
+        "p_t = 1 − 1/t² (paper preset) FTS is expected to follow 0.9 messages in a run, and none "
+        "in 38 % of runs, so the curves can hardly differ.",
         _fig4,
     ),
     **{

@@ -18,12 +18,14 @@ import msgspec
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from fedbo import __version__
 from fedbo.table import Table
 from fedbo_paper.experiments import results
 from fedbo_paper.experiments.claims import Finding
-from fedbo_paper.experiments.published import COMPARED, UNEXPLAINED
+from fedbo_paper.experiments.published import COMPARED, KNOWN
+from fedbo_paper.experiments.sides import ROOTS
 from fedbo_paper.experiments.spec import PRESET_NAMES, Selection, experiments
 from fedbo_paper.harness.store import LIBRARIES, library_versions
 from fedbo_paper.problems.problems import Glass
@@ -40,6 +42,7 @@ _VERDICTS = {  # the class of a verdict's badge, and a sign that says the same w
 }
 
 Rows = list[tuple[str, str]]
+Mask = NDArray[np.bool_]
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +54,12 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     rows: Sequence[Sequence[str]]
 
 
-def provenance(command: str) -> Rows:
+def provenance(command: str, *libraries: str) -> Rows:
     """Describe when, how, with what and on which machine a report was made, as (name, text).
+
+    Args:
+        command: How the report was made.
+        libraries: Packages whose versions matter beside `LIBRARIES`.
 
     >>> [name for name, _ in provenance("fedbo reproduce fig1")]
     ['Command', 'Date', 'Machine', 'Software']
@@ -60,7 +67,7 @@ def provenance(command: str) -> Rows:
     versions = {
         "fedbo": __version__,
         "Python": platform.python_version(),
-        **library_versions(*LIBRARIES),
+        **library_versions(*LIBRARIES, *libraries),
     }
     return [
         ("Command", command),
@@ -130,7 +137,7 @@ def _values(runs: Table, name: str) -> list[str]:
 
 
 def _root(power: str) -> str:
-    return {"0.5": "√t", "2": "t²"}.get(power, f"t^{power}")
+    return ROOTS.get(float(power), f"t^{power}")
 
 
 def followed(runs: Table) -> str:
@@ -166,18 +173,19 @@ def beside_published(comparison: Table) -> Listing:
             shares = ours / base["seconds"], theirs / base["published_seconds"]
             times = [f"{t} (×{share:.3g})" for t, share in zip(times, shares, strict=True)]
         levels = f"{rows[-1]['ours']:.4f}, {rows[-1]['published']:.4f}"
-        lines.append([f"{method}, M = {M}" if M else method, *cells, levels, *times])
-    within = int(np.count_nonzero(np.abs(comparison["distance"]) <= 2.0))
+        lines.append([_arm(method, M), *cells, levels, *times])
+    is_far = np.abs(comparison["distance"]) > 2.0
     note = (
         "fedbo less published: the mean difference of best AUC between runs of the same field and "
         "initial points, ± its standard error, after some iterations; both means after the last; "
         "and seconds an iteration, evaluations not counted here, in brackets as a multiple of "
-        f"FTS's. {within} of {comparison.height} differences are within two standard errors. "
+        f"FTS's. {np.count_nonzero(~is_far)} of {comparison.height} differences are within two "
+        f"standard errors. {_far_apart(comparison, is_far)}{KNOWN}"
     )
     columns = ("method", *(f"{after} iterations" for after in COMPARED), "fedbo, published")
     return Listing(
         title="Beside the published runs",
-        note=note + UNEXPLAINED,
+        note=note,
         columns=(*columns, "CPU seconds here", "seconds there"),
         rows=lines,
     )
@@ -187,6 +195,41 @@ def stands_in(selection: Selection) -> bool:
     """Return whether made-up data take the place of real ones."""
     problem = selection.spec.problem
     return isinstance(problem, Glass) and problem.stand_in
+
+
+def _far_apart(comparison: Table, is_far: Mask) -> str:
+    """Name the differences beyond two standard errors, which nothing here explains."""
+    arms: dict[str, list[str]] = {}
+    for i in np.flatnonzero(is_far).tolist():
+        arm = _arm(str(comparison["method"][i]), int(comparison["M"][i]))
+        sign = "above" if comparison["difference"][i] > 0 else "below"
+        arms.setdefault(f"{arm} ({sign})", []).append(str(comparison["iteration"][i]))
+    if not arms:
+        return ""
+    listed = "; ".join(f"{arm} after {', '.join(after)}" for arm, after in arms.items())
+    return f"Further apart, and not explained: {listed}. "
+
+
+def _arm(method: str, M: int) -> str:
+    return f"{method}, M = {M}" if M else method
+
+
+def by_field_published(comparison: Table) -> Listing:
+    """Return the comparison on each field as a table of a report."""
+    fields = np.unique(comparison["field"]).tolist()
+    lines: dict[str, dict[int, str]] = {}
+    for method, M, field, difference, error in zip(
+        *(comparison[name].tolist() for name in comparison.columns), strict=True
+    ):
+        if M in (0, 100):
+            lines.setdefault(_arm(method, M), {})[field] = f"{difference:+.4f} ± {error:.4f}"
+    return Listing(
+        title=f"The same after {COMPARED[-1]} iterations, on each field",
+        note="fedbo less published: the mean difference over the starts of a field, ± its "
+        "standard error.",
+        columns=("method", *(f"field {field}" for field in fields)),
+        rows=[[arm, *(cells.get(field, "") for field in fields)] for arm, cells in lines.items()],
+    )
 
 
 def page(
