@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from paper.commands import reproduce as command
 from paper.real_data import folder_with
+from typer.testing import CliRunner
 
+import fedbo_paper.cli.reproduce as cli
+from fedbo.cli.app import app
+from fedbo.table import Table
 from fedbo_paper.dp import results
 from fedbo_paper.dp.comparison import (
     CURVES,
@@ -22,6 +26,7 @@ from fedbo_paper.dp.methods import Alone, Served
 from fedbo_paper.dp.server import PrivateMean, Regions
 from fedbo_paper.harness import workers
 from fedbo_paper.problems.problems import Landmine
+from fedbo_paper.reproduce import Outcome
 
 SMALL = Comparison(seeds=2, agents=5, rounds=3)
 
@@ -114,3 +119,22 @@ def test_options_of_another_experiment_are_refused(tmp_path: Path) -> None:
         failed = command(*args, out=tmp_path, check=False)
         assert failed.returncode == 2
         assert said in " ".join(failed.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("missing", [{}, {"landmine": "LandmineData.mat is missing"}])
+def test_all_runs_dp_behind_the_figures_if_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: dict[str, str]
+) -> None:
+    """With its own settings; without the landmine data it is skipped, and the command says so."""
+    compared: list[tuple[object, ...]] = []
+    nothing = Outcome(Table({}), [], "none", missing, Table({}))
+    monkeypatch.setattr(cli, "_run", lambda *work: nothing)
+    monkeypatch.setattr(cli, "_compare", lambda *given: compared.append(given))
+    monkeypatch.setattr(cli, "_report", lambda *given: None)
+    arguments = ["reproduce", "all", "--seeds", "3", "--quick", "--out", str(tmp_path)]
+    said = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert said.exit_code == 0
+    assert [given[:2] for given in compared] == ([] if missing else [(True, 3)])
+    assert ("Skipped: dp" in said.output) == bool(missing)
+    only = CliRunner().invoke(app, [*arguments[:2], "--only", "har", "--out", str(tmp_path)])
+    assert only.exit_code == 0 and len(compared) == (0 if missing else 1)
