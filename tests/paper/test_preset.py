@@ -11,12 +11,13 @@ from scipy.stats import chi2, kstest
 
 import fedbo_paper.preset
 from fedbo.agent import Agent
+from fedbo.federation import Federation
 from fedbo.model.argmax import SampledFunction, argmax
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
 from fedbo.model.gp import Hyper
 from fedbo.model.surrogate import SurrogateSettings, SurrogateState
-from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Target
+from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.policy.base import Power
 from fedbo.space import Float, Space
 from fedbo_paper.experiments.spec import POWERS, Arm, Experiment, experiments
@@ -215,24 +216,27 @@ def test_gps_are_fitted_after_the_initial_points_and_every_5_queries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each time by a whole search that forgets the fit before, whenever the agent asks."""
-    fitted: list[tuple[int, bool]] = []
+    fitted: list[tuple[int, int, bool]] = []
     search = Fit.__call__
 
     def recorded(self: Fit, X: np.ndarray, y: np.ndarray, rng: Any, warm: Any = None) -> Hyper:
-        fitted.append((len(X), warm is None))
+        fitted.append((t, len(X), warm is None))
         return search(self, X, y, rng, warm)
 
     monkeypatch.setattr(Fit, "__call__", recorded)
     monkeypatch.setattr(Fit, "again", None)
     rng = np.random.default_rng(0)
     X, y = rng.random((14, 2)), rng.random(14)
-    for asked in (range(3, 15), (4, 6, 9, 14)):  # also if peers' messages were followed
+    for asked, fits in (
+        (range(3, 15), [(3, 3), (8, 8), (13, 13)]),
+        ((4, 6, 9, 14), [(4, 3), (9, 8), (14, 13)]),  # peers' messages were followed meanwhile
+    ):
         fitted.clear()
         belief = PAPER.model(2)
         for t in asked:
             belief.update(X[:t], y[:t], rng)
             assert len(belief.predict(X)[0]) == 14
-        assert fitted == [(t, True) for t in (3, 8, 13)]
+        assert fitted == [(t, n, True) for t, n in fits]
 
 
 @pytest.mark.parametrize("policy", [RGPE(), TAF()])
@@ -261,6 +265,27 @@ def test_no_query_of_rgpe_or_taf_is_an_own_draw(
     gaps = [np.abs(X[:t] - X[t]).max(axis=1).min() for t in range(3, len(X))]
     assert 0.0 not in gaps  # an exact repeat is a random point
     assert sum(gap < 1e-3 for gap in gaps) >= 3  # the library would have drawn here
+
+
+class Constant(Policy, frozen=True):
+    """A draw that is always the same, so it is always largest at the same point."""
+
+    def query(self, target: Target) -> Query:
+        return target.query_draw(target.phi.function(np.ones(target.phi.M)))
+
+
+def test_a_listed_point_is_queried_again() -> None:
+    """The library would try all other points first."""
+    points = [{"x": x} for x in np.linspace(0, 1, 30).tolist()]
+    federation = Federation(Space({"x": Float(0, 1)}, points=points), features=20, kind="weights")
+    settings = Synthetic().tasks().settings("paper")
+    for replaced in (False, True):
+        own = msgspec.structs.replace(settings, random_repeats=replaced)
+        agent = Agent(federation, Constant(), seed=1, settings=own)
+        for _ in range(13):
+            agent.tell(agent.ask(), 0.0)
+        queries = [trial.params["x"] for trial in agent.trials if trial.source != "initial"]
+        assert (len({*queries}) == 1) != replaced
 
 
 def bump(x: float, z: float) -> float:
