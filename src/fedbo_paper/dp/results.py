@@ -201,7 +201,8 @@ def _epsilon(epsilon: float) -> str:
 def shown(summary: Table) -> Shown:
     """Return the last round as a table for a terminal."""
     last = listing(summary)
-    table = screen.table(*last.columns, title=last.title)
+    table = screen.table(*last.columns[:4], title=last.title)
     for row in last.rows:
-        table.add_row(*row)
+        *cells, rival = row[:5]
+        table.add_row(*cells[:3], f"{cells[3]} {rival}".strip())
     return table
