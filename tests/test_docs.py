@@ -65,7 +65,7 @@ def classes_in(path: Path) -> dict[str, set[str]]:
     return classes
 
 
-def tests_in(path: Path) -> set[str]:
+def names_of_tests(path: Path) -> set[str]:
     """The tests of a file, named as pytest names them."""
     classes, tests = classes_in(path), set[str]()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -85,7 +85,7 @@ def test_elements_name_tests_and_files_that_are_there() -> None:
     for test in tests:
         file, _, name = test.partition("::")
         assert re.fullmatch(r"test_\w+\.py", Path(file).name), f"pytest does not collect {file}"
-        assert name in tests_in(ROOT / file), test
+        assert name in names_of_tests(ROOT / file), test
     files = re.findall(r"`([\w/]+(?:\.py|\.toml|/))`", text)
     assert len(files) > 100
     for name in files:

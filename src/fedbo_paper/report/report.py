@@ -111,7 +111,8 @@ def _what(selection: Selection, runs: Table) -> str:
     problem = ", ".join(
         f"{name} {getattr(spec.problem, name)}" for name in spec.problem.__struct_fields__
     )
-    unit = "functions" if selection.experiment == "synthetic" else "targets"
+    unit = "function" if selection.experiment == "synthetic" else "target"
+    units = len(np.unique(runs["target"]))
     lists = {name: _values(runs, name) for name in ("M", "N", "t_n", "d_n", "power")}
     peers = "; ".join(
         [f"{name} = {', '.join(lists[name])}" for name in ("M", "N", "t_n", "d_n") if lists[name]]
@@ -120,7 +121,7 @@ def _what(selection: Selection, runs: Table) -> str:
     )
     return (
         f"{runs.where(iteration=1).height} runs of {spec.iterations} iterations, of "
-        f"{len(np.unique(runs['target']))} {unit} with {len(np.unique(runs['repeat']))} "
+        f"{units} {unit}{'s' * (units > 1)} with {len(np.unique(runs['repeat']))} "
         f"initialisations of {spec.initial} point{'s' * (spec.initial > 1)} "
         f"(seeds {', '.join(map(str, spec.seeds))}; "
         f"{problem}; maximiser {selection.maximiser}). {peers}. "
