@@ -36,7 +36,7 @@ def test_figure_1_says_what_section_5_1_says(fig1: Path) -> None:
     assert verdicts["near-peers-help-100"] == "holds"
     assert verdicts["far-peers-comparable-mean-100"] != "does not hold"
     assert verdicts["messages-once-or-always-40"] != "does not hold"
-    assert verdicts["no-regret-near"] == "holds"
+    assert verdicts["no-regret-far"] == "holds"
     assert found["many-observations-M-matters", "paper"].value > 0
     assert found["more-observations-help", "paper"].value > 0
 
