@@ -112,7 +112,7 @@ def test_p_t_of_both_sections_and_of_the_default_agent() -> None:
         )
     policy = paper_agent(paper_federation(SQUARE)).policy
     assert isinstance(policy, FTS) and policy.schedule == Power(2)
-    assert policy.beta == 1.0 and policy.P_N is None
+    assert policy.beta == TS().beta == 1.0 and policy.P_N is None
     assert (RGPE().samples, RGPE().dilution) == (100, 95.0)
     assert (TAF().rho, TAF().own_share) == (0.5, 0.75)
 
