@@ -145,6 +145,8 @@ def reproduce(
     work = partial(run, selections, out, data=data, command=_command())
     outcome = _run(console, scheduler, jobs, work)
     _report(console, outcome, out)
+    if quick:
+        console.print("With --quick, runs only show that everything works: no claim is judged.")
     if has_dp and "landmine" in outcome.missing:
         console.print("Skipped: dp, which needs the landmine data too.")
     elif has_dp:
