@@ -29,7 +29,7 @@ from fedbo_paper.experiments.published import Published, beside, by_field
 from fedbo_paper.experiments.spec import PRESETS, Selection
 from fedbo_paper.harness import workers
 from fedbo_paper.harness.store import Store
-from fedbo_paper.report.figures import FIGURES, Material, draw
+from fedbo_paper.report.figures import FIGURES, draw
 from fedbo_paper.report.report import (
     beside_published,
     by_field_published,
@@ -38,6 +38,7 @@ from fedbo_paper.report.report import (
     settings,
     stands_in,
 )
+from fedbo_paper.report.sheet import Material
 
 
 class Outcome(NamedTuple):

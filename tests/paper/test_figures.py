@@ -12,7 +12,8 @@ from matplotlib.image import imread
 from paper.made_runs import EXPERIMENTS, of_all, table
 
 from fedbo.table import Table
-from fedbo_paper.report.figures import FIGURES, Material, draw, paint
+from fedbo_paper.report.figures import FIGURES, draw, paint
+from fedbo_paper.report.sheet import Material
 
 NAMES = tuple(FIGURES)
 

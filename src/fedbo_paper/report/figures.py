@@ -1,8 +1,6 @@
 """The paper's figures, from the table of all runs.
 
-Each preset that was run gets its own row of panels. All rows share their axes, so that presets can
-be compared. Lower is better everywhere, except next to the published curves, which show the AUC
-itself. Data sets without runs get no panels.
+Lower is better everywhere, except next to the published curves, which show the AUC itself.
 
 Bands and bars are one standard error on either side of the mean. On synthetic functions it is taken
 over functions, each the mean of its initialisations; on real data over all runs, as in the
@@ -13,9 +11,9 @@ clear although two bars overlap: `claims` judges paired differences.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import msgspec
@@ -31,6 +29,7 @@ from fedbo_paper.experiments.sides import Floats, Runs
 from fedbo_paper.experiments.spec import PRESET_NAMES, REAL
 from fedbo_paper.harness.intervals import cluster_means, mean_and_error
 from fedbo_paper.report import strokes
+from fedbo_paper.report.sheet import DATA_SETS, DataSet, Material, Sheet, curves_of
 from fedbo_paper.report.strokes import COLOUR, METHODS, STYLE, WIDTH, name
 
 _M = 100  # the paper's choice in every figure that does not vary M
@@ -54,53 +53,6 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     caption: str
     svg: str
-
-
-class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """What figures are drawn from.
-
-    Args:
-        runs: The table of all trials.
-        published: The authors' curves by name ("TS", "FTS-M100", …).
-        stand_in: Whether the runs of "glass" used made-up data.
-
-    >>> Material(runs=Table({"experiment": ["har"], "preset": ["default"]})).presets("har")
-    ['default']
-    """
-
-    runs: Table
-    published: Mapping[str, Curve] = {}
-    stand_in: bool = False
-
-    def select(self, experiment: str, preset: str) -> Table:
-        """Return the runs of an experiment with a preset."""
-        return self.runs.where(experiment=experiment, preset=preset)
-
-    def presets(self, *experiments: str) -> list[str]:
-        """Return the presets of these experiments; ["paper"], for an empty row, if none was run."""
-        run = {*self.runs["preset"][np.isin(self.runs["experiment"], experiments)].tolist()}
-        return [preset for preset in PRESET_NAMES if preset in run] or ["paper"]
-
-
-class DataSet(NamedTuple):
-    """A data set of section 5.2, and what is drawn of its scores."""
-
-    experiment: str
-    title: str
-    agent: str
-    measure: str
-
-    def loss(self, runs: Table) -> Floats:
-        """The best scores so far, turned so that lower is better: (R, T + 1)."""
-        best = _curves(runs, "best")
-        return 1.0 - best if self.experiment == "landmine" else best
-
-
-DATA_SETS = (
-    DataSet("landmine", "landmine detection", "field", "1 − AUC"),
-    DataSet("glass", "Google Glass", "person", "validation error"),
-    DataSet("har", "mobile phones", "person", "validation error"),
-)
 
 
 def draw(material: Material, folder: Path, only: Sequence[str]) -> dict[str, Picture]:
@@ -146,86 +98,10 @@ def paint(wanted: str, material: Material) -> Figure:
     return figure
 
 
-def _curves(runs: Table, column: str) -> Floats:
-    """A column after each iteration of each run, 0 after the initial points: (R, T + 1)."""
-    return Runs("", "", runs).curve(column)
-
-
 def _total_seconds(runs: Table) -> Floats:
     """The CPU seconds since the start of each run, evaluations included: (R, T + 1)."""
     columns = {column: runs[column] for column in runs.columns}
-    return _curves(Table(columns | {"elapsed": elapsed(runs)}), "elapsed")
-
-
-class _Sheet:
-    """A figure with a row of panels for each preset that was run.
-
-    Args:
-        material: What to draw.
-        experiments: Their presets have a row each; of the real data sets, those with runs have a
-            panel each in `data_panels`.
-        columns: Number of panels in a row; one for each data set with runs by default.
-        more: Number of further panels in a row.
-        height: Height of a row in inches.
-        share: Which panels share the y-axis.
-    """
-
-    def __init__(
-        self,
-        material: Material,
-        experiments: Sequence[str],
-        columns: int | None = None,
-        *,
-        more: int = 0,
-        height: float,
-        share: Any = "col",
-    ) -> None:
-        self.material = material
-        run = {*material.runs["experiment"].tolist()}
-        self.data_sets = [data for data in DATA_SETS if data.experiment in run]
-        columns = max(1, (len(self.data_sets) if columns is None else columns) + more)
-        presets = material.presets(*experiments)
-        size = (WIDTH, 0.4 + height * len(presets))
-        self.figure = Figure(figsize=size, layout="constrained")
-        self.grid = self.figure.subplots(
-            len(presets), columns, squeeze=False, sharex="col", sharey=share
-        )
-        self.rows: list[tuple[str, list[Axes]]] = [
-            (preset, [*panels]) for preset, panels in zip(presets, self.grid, strict=True)
-        ]
-
-    def data_panels(self, x: str, between: str = ", ") -> Iterator[tuple[Axes, DataSet, Table]]:
-        """The panels of the real data sets, named, each with its runs."""
-        for preset, panels in self.rows:
-            for axes, data in zip(panels, self.data_sets, strict=False):
-                made_up = self.material.stand_in and data.experiment == "glass"
-                letter = "abc"[DATA_SETS.index(data)]
-                title = f"({letter}) {data.title}{' (made-up data)' * made_up}{between}"
-                name(axes, title + PRESET_NAMES[preset], x, data.measure)
-                yield axes, data, self.material.select(data.experiment, preset)
-
-    def finish(self, log_x: Sequence[int] = (), log_y: Sequence[int] = ()) -> Figure:
-        """Make axes of some columns logarithmic, and label x only below the last panel with data.
-
-        Nothing that is drawn here can be negative, so an axis ends just below 0.
-        """
-        for column, panels in enumerate(self.grid.T):
-            for axes in panels if any(axes.has_data() for axes in panels) else ():
-                if column in log_x:
-                    strokes.logarithmic(axes, "x")
-                if column in log_y:
-                    strokes.logarithmic(axes, "y")
-        for axes in self.grid.flat:
-            low, high = axes.get_ylim()
-            if low < 0 and axes.get_yscale() == "linear":
-                axes.set_ylim(bottom=-0.02 * high)
-        for panels in self.grid.T:
-            drawn = [axes for axes in panels if axes.has_data()] or [*panels]
-            for axes in panels:
-                axes.tick_params(labelbottom=axes is drawn[-1])
-                if axes is not drawn[-1]:
-                    axes.set_xlabel("")
-        return self.figure
+    return curves_of(Table(columns | {"elapsed": elapsed(runs)}), "elapsed")
 
 
 def _fig1(material: Material) -> Figure:
@@ -256,7 +132,7 @@ def _synthetic(
 ) -> Figure:
     """A panel for each of `_SETTINGS`, logarithmic for simple regrets, which span decades."""
     is_simple = y == "simple regret"
-    sheet = _Sheet(material, ["synthetic"], len(_SETTINGS), height=2.8, share=True)
+    sheet = Sheet(material, ["synthetic"], len(_SETTINGS), height=2.8, share=True)
     for preset, panels in sheet.rows:
         runs = material.select("synthetic", preset)
         for axes, (letter, t_n, d_n) in zip(panels, _SETTINGS, strict=True):
@@ -273,7 +149,7 @@ def _synthetic(
 
 def _messages(material: Material) -> Figure:
     """Messages once, and before every iteration, with fixed t_n."""
-    sheet = _Sheet(material, ["synthetic"], 2, height=2.8, share=True)
+    sheet = Sheet(material, ["synthetic"], 2, height=2.8, share=True)
     for preset, panels in sheet.rows:
         runs = material.select("synthetic", preset)
         for axes, t_n in zip(panels, (40, 100), strict=True):
@@ -319,7 +195,7 @@ def _regret(
 
 def _fig2(material: Material) -> Figure:
     """Best performance after the last iteration against parameters per peer."""
-    sheet = _Sheet(material, REAL, height=2.9)
+    sheet = Sheet(material, REAL, height=2.9)
     for axes, data, runs in sheet.data_panels("numbers that a peer sends"):
         _by_length(axes, runs.where(every=0), data)
     strokes.methods_legend(sheet.figure)
@@ -359,7 +235,7 @@ def _mean_and_error(values: Floats) -> tuple[float, float]:
 def _fig3(material: Material) -> Figure:
     """Best performance against run time for target 0, and run time against the agents' number."""
     counted = int("agents" in material.runs["experiment"])
-    sheet = _Sheet(material, (*REAL, "agents"), more=counted, height=2.7)
+    sheet = Sheet(material, (*REAL, "agents"), more=counted, height=2.7)
     for axes, data, runs in sheet.data_panels("CPU seconds, evaluations counted", between=",\n"):
         _against_time(axes, runs.where(target=0), data)
     for preset, panels in sheet.rows if counted else ():
@@ -399,7 +275,7 @@ def _usual_arm(runs: Table, method: str) -> Table:
 
 def _fig4(material: Material) -> Figure:
     """Messages sent once, and before every iteration with growing t_n: target 0."""
-    sheet = _Sheet(material, REAL, height=2.8)
+    sheet = Sheet(material, REAL, height=2.8)
     for axes, data, all_targets in sheet.data_panels("iteration"):
         runs = all_targets.where(target=0)
         growing = runs.where(method="FTS", M=_M, every=1)
@@ -420,7 +296,7 @@ def _appendix(data: DataSet) -> Callable[[Material], Figure]:
     """Targets 1 to 5 of a data set, as figure 3 shows target 0."""
 
     def paint_targets(material: Material) -> Figure:
-        sheet = _Sheet(material, [data.experiment], 5, height=2.4)
+        sheet = Sheet(material, [data.experiment], 5, height=2.4)
         for preset, panels in sheet.rows:
             runs = material.select(data.experiment, preset)
             for target, axes in enumerate(panels, 1):
@@ -450,7 +326,7 @@ def _published(material: Material) -> Figure:
         for i, m in enumerate(lengths, len(_BY_LENGTH) - len(lengths)):
             arm, theirs = own.where(M=m), material.published.get(name_of(method, m))
             if m == M:
-                strokes.band(top, _curves(arm, "best"), "fedbo", COLOUR[method], "-")
+                strokes.band(top, curves_of(arm, "best"), "fedbo", COLOUR[method], "-")
             if theirs is not None:
                 look = (COLOUR[method], "-") if m == M else (strokes.INK, _BY_LENGTH[i][1])
                 _beside(top if m == M else None, bottom, arm, theirs, f"M = {m}", look)
