@@ -1,7 +1,6 @@
 """Mutate whatever travels at random, and check that damage has one outcome: `MessageRefused`.
 
-Messages of all kinds, contributions, randomised votes, releases and withdrawals are changed in one
-to three ways:
+Messages of all kinds, contributions, releases and withdrawals are changed in one to three ways:
 
 flip        bits or bytes are changed
 edit        bytes are inserted, removed or replaced, or the message ends early
@@ -53,7 +52,7 @@ FEATURES = 16  # few, so that most changes meet something else than a weight
 SCORED = 12  # trials behind a message
 LARGE = 2**21  # bytes of a field that is too large
 FLAT = 64.0  # MB that the memory may grow
-PRIVATE = ("contribution", "vote", "release")
+PRIVATE = ("contribution", "release")
 SHOWN = 10  # faults
 ODD: tuple[Any, ...] = (
     None, True, -1, 2**31, 2**32, 2**63, -(2**63), 1.5, float("nan"), float("inf"), "", "x" * 70,
@@ -163,10 +162,9 @@ def target(kind: str, is_signed: bool) -> tuple[list[bytes], Accept]:
     federation = fedbo.Federation(
         SPACE, features=FEATURES, kind=compact, members=members, privacy=plan
     )
-    settings = fedbo.Settings(local_epsilon=1.0 if kind == "vote" else None)
     contents: list[Heard | Withdrawal] = []
     for i, name in enumerate(NAMES):
-        agent = fedbo.Agent(federation, fedbo.TS(), name=name, seed=i, settings=settings)
+        agent = fedbo.Agent(federation, fedbo.TS(), name=name, seed=i)
         for x, y in np.random.default_rng(i).random((SCORED, 2)).tolist():
             agent.tell({"x": x, "y": y}, x - y * y)
         contents.append(agent.message())

@@ -9,7 +9,7 @@ import pytest
 from cli.terminal import said
 from contracts.releases import contribution, released
 
-from fedbo import Agent, Federation, Float, Settings
+from fedbo import Federation, Float
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Release, spent
@@ -110,10 +110,8 @@ def test_it_shows_releases_and_contributions(place: FolderExchange) -> None:
     ):
         assert part in text
     Ledger().publish(place, contribution(OURS, sequence=11, cell=3))
-    Ledger().publish(place, contribution(OURS, sequence=12, cell=3, epsilon=1.5))
     text = said("ledger", "--show", 3)
     assert "cell 3, which holds the best trial" in text and "y, the shape of the mean" in text
-    assert "cell 3, randomised with ε = 1.5" in said("ledger", "--show", 4)
 
 
 @pytest.mark.filterwarnings("ignore::fedbo.exchange.ExchangeWarning")
@@ -122,18 +120,6 @@ def test_it_says_that_a_promise_was_broken() -> None:
         Ledger().receive(released(OURS, seed=seed))
     text = said("ledger")
     assert "The promise is broken: 'hub' has made 2 different releases with the number 1" in text
-
-
-def test_it_adds_up_the_votes_of_all_agents(place: FolderExchange) -> None:
-    """The votes of one agent are the same, however many are sent; each agent has its own."""
-    for name in ("clinic/a", "clinic/b"):
-        agent = Agent(OURS, name=name, seed=0, settings=Settings(local_epsilon=2.0))
-        for score in range(3):
-            agent.tell({"x": 0.2}, float(score))
-            Ledger().publish(place, agent.message())
-    text = said("ledger")
-    assert f"Randomised votes in the federation {OURS.fingerprint}" in text
-    assert "with ε = 4 for 2 votes" in text and "more than a factor of 54.6" in text
 
 
 def test_a_damaged_entry_does_not_end_the_list(place: FolderExchange) -> None:

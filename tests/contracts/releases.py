@@ -27,7 +27,6 @@ def contribution(
     *,
     cell: int = 0,
     y: Any = None,
-    epsilon: float | None = None,
     sequence: int = 10,
     t_n: int = 10,
     **changes: Any,
@@ -41,7 +40,7 @@ def contribution(
         **changes,
     }
     shape = np.eye(federation.shape_coordinates)[0] if y is None else y
-    return Message.of_contribution(shape, cell, epsilon, **header)
+    return Message.of_contribution(shape, cell, **header)
 
 
 def released(

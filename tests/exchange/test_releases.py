@@ -13,7 +13,7 @@ import pytest
 from contracts.exchange import child, ended, together
 from contracts.releases import contribution, private, record, released
 
-from fedbo import Agent, Federation, Settings
+from fedbo import Federation
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
@@ -297,26 +297,3 @@ def test_a_kill_never_loses_a_release(path: Path) -> None:
     assert sum(printed) > 50  # some were killed at work, not before it
     recorded = Ledger(path).releases(planned(10_000))
     assert sum(printed) <= len(recorded) <= sum(printed) + 100
-
-
-@pytest.mark.parametrize("epsilon", [None, 2.0, 4.0, 8.0])
-def test_a_contribution_does_not_undo_a_randomised_vote(
-    tmp_path: Path, epsilon: float | None
-) -> None:
-    """Whoever forgets the option once, or changes it, or votes anew, would show what was hidden."""
-    ledger, exchange = Ledger(tmp_path / "ledger.jsonl"), MemoryExchange()
-    for given, name in ((4.0, "site-a"), (None, "site-b")):
-        agent = Agent(OURS, name=name, seed=1, settings=Settings(local_epsilon=given))
-        for x in (0.3, 0.9):
-            agent.tell({"x": x}, x)
-            assert ledger.publish(exchange, agent.message(), study=name)
-    other = Agent(OURS, name="site-a", seed=1, settings=Settings(local_epsilon=epsilon))
-    for x in (0.3, 0.4):
-        other.tell({"x": x}, 1.0)
-    again = Ledger(ledger.path)
-    for hand_out in (
-        lambda: again.publish(exchange, other.message(), study="another"),
-        lambda: again.record(other.message(), study="another"),
-    ):
-        with pytest.raises(ExchangeError, match="an earlier one was randomised with ε = 4"):
-            hand_out()

@@ -5,12 +5,11 @@ import time
 
 import pytest
 from flower.loopback import NEVER, Loopback, partition
-from flwr.app import Message, MetricRecord
+from flwr.app import Message
 
 import fedbo
 from fedbo.federation.plan import Plan
-from fedbo.flower import Rounds, client_app, local_votes, wire
-from fedbo.flower.client import NothingSent
+from fedbo.flower import Rounds, client_app
 from fedbo.flower.folders import site_folder
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
@@ -21,8 +20,8 @@ def objective(context):
     return lambda params: -abs(params["x"] - best)
 
 
-def fleet(folder, nodes=3, federation=FEDERATION, config=partition, **options):
-    app = client_app(federation, objective, seed=0, **options)
+def fleet(folder, nodes=3, federation=FEDERATION, config=partition):
+    app = client_app(federation, objective, seed=0)
     return Loopback(app, nodes, folder, config)
 
 
@@ -82,7 +81,7 @@ def test_a_node_that_was_killed_and_came_back_is_waited_for_again(tmp_path, capl
 
 
 def test_nonsense_is_refused_in_a_short_line(tmp_path, caplog):
-    from flwr.app import ConfigRecord, Message, RecordDict
+    from flwr.app import ConfigRecord, RecordDict
     from flwr.clientapp import ClientApp
 
     good, bad = client_app(FEDERATION, objective), ClientApp()
@@ -142,63 +141,3 @@ def test_private_releases_and_nothing_else_are_heard(tmp_path, caplog):
     agent = fedbo.Agent.load(folder / "agent.fedbo")
     assert len(agent.trials) == 6
     assert {name.rpartition("/")[0] for name in agent.inbox.senders} == {"server"}
-
-
-def test_with_local_votes_only_randomised_votes_leave(tmp_path):
-    private = fedbo.Federation({"x": fedbo.Float(0, 1)}, privacy=PLAN)
-    grid = fleet(tmp_path, 4, private, mods=[local_votes(4.0)])
-    mailbox = run(grid, private)
-    assert len(mailbox) == 4
-    for node in range(4):
-        folder = site_folder(private, f"site-{node}", grid.context(node))
-        sent = fedbo.Agent.load(folder / "agent.fedbo").message()
-        assert sent.local_epsilon == 4.0
-        assert not sent.y.any()
-
-
-def test_local_votes_stop_anything_else(tmp_path, caplog):
-    grid = fleet(tmp_path, 2, mods=[local_votes(4.0)])  # a federation without a plan
-    with pytest.raises(RuntimeError, match=r"no node answered.*the node failed; its own log"):
-        run(grid, rounds=1)
-    assert "local_epsilon is 4.0, but" in caplog.text
-    with pytest.raises(ValueError, match="epsilon is 0, expected a number above 0"):
-        local_votes(0)
-
-
-def through_the_mod(grid, inner):
-    task = wire.Instruction(round=1, trials=1, heard=[], patience=1.0)
-    message = Message(wire.packed(task), dst_node_id=0, message_type="train")
-    message.metadata.__dict__["_message_id"] = "1"
-    return local_votes(1.0)(message, grid.context(), inner)
-
-
-def test_the_mod_stops_what_is_no_vote_and_all_that_is_beside_it(tmp_path):
-    private = fedbo.Federation({"x": fedbo.Float(0, 1)}, privacy=PLAN)
-    grid = fleet(tmp_path)
-    header = {"fingerprint": private.fingerprint, "sender": "a", "sequence": 1}
-    nothing = [0.0] * private.shape_coordinates
-    shape = [1.0, *nothing[1:]]
-
-    def answering(y, epsilon):
-        data = fedbo.Message.of_contribution(y, 1, epsilon, t_n=3, **header).encode()
-
-        def inner(message, context):
-            content = wire.packed(wire.Answer(message=data))
-            content["scores"] = MetricRecord({"best": 0.77})
-            content["fedbo"]["more"] = "0.77"
-            return Message(content, reply_to=message)
-
-        return inner
-
-    for y, epsilon in ((shape, 1.0), (nothing, 2.0), (shape, None)):
-        with pytest.raises(NothingSent, match="nothing was sent"):
-            through_the_mod(grid, answering(y, epsilon))
-    content = through_the_mod(grid, answering(nothing, 1.0)).content
-    assert [*content] == ["fedbo"]
-    assert [*content["fedbo"]] == ["message"]
-
-    def failing(message, context):
-        raise ValueError("patient 4711")
-
-    with pytest.raises(NothingSent, match="the node failed; its own log says why"):
-        through_the_mod(grid, failing)

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from contracts.releases import contribution, released
 
-from fedbo import Federation, Float, Settings, Space
+from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.identity import KeyPair
@@ -89,71 +89,10 @@ def test_no_more_is_contributed_when_a_promise_was_broken(tmp_path: Path) -> Non
     assert exchange.contributions(OURS) == [before]
 
 
-def test_a_study_may_randomise_its_vote(tmp_path: Path) -> None:
-    """However many trials it makes, its vote is the same."""
-    given = {"settings": Settings(local_epsilon=1.0), "every": 1, "seed": None}
-    run(tmp_path / "exchange", trials=6, **given)
-    sent = [entry.message() for entry in Ledger().read() if entry.action == "sent"]
-    assert len(sent) > 2
-    assert {one.local_epsilon for one in sent} == {1.0}
-    assert len({one.cell for one in sent}) == 1
-
-
-def test_a_study_votes_with_one_epsilon_only(tmp_path: Path) -> None:
-    """Two votes would cost more than the ledger of either says. It need not be said again."""
-    study = optuna.create_study(storage=f"sqlite:///{tmp_path}/study.db")
-    for epsilon in (1.0, None):
-        settings = Settings(local_epsilon=epsilon)
-        study.sampler = FederatedSampler(OURS, tmp_path / "exchange", settings=settings, every=1)
-        go_on(study.sampler, study, 2)
-    sent = [entry.message() for entry in Ledger().read() if entry.action == "sent"]
-    assert [one.local_epsilon for one in sent] == [1.0] * 4
-    assert len({one.cell for one in sent}) == 1
-    study.sampler = FederatedSampler(OURS, tmp_path / "x", settings=Settings(local_epsilon=2.0))
-    with pytest.raises(ValueError, match="has a vote with local_epsilon = 1"):
-        study.optimize(objective, n_trials=1)
-
-
-def test_a_worker_without_the_option_votes_as_the_others_do(tmp_path: Path) -> None:
-    """It has built its agent before another worker voted, and has another ledger."""
-    workers = []
-    for name, epsilon in (("late", None), ("early", 2.0)):
-        sampler = FederatedSampler(
-            OURS,
-            tmp_path / "exchange",
-            name="site-a",
-            settings=Settings(local_epsilon=epsilon),
-            ledger=Ledger(tmp_path / name),
-            every=2,
-        )
-        study = optuna.create_study(
-            study_name="s",
-            storage=f"sqlite:///{tmp_path}/study.db",
-            load_if_exists=True,
-            sampler=sampler,
-        )
-        workers.append((sampler, study))
-        go_on(sampler, study)
-    go_on(*workers[0])
-    go_on(*workers[0])
-    sent = [e.message() for name in ("late", "early") for e in Ledger(tmp_path / name).read()]
-    assert [(one.t_n, one.local_epsilon) for one in sent] == [(4, 2.0), (2, 2.0)]
-    assert sent[0].cell == sent[1].cell
-
-
-@pytest.mark.parametrize("epsilon", [None, 4.0])
-def test_a_study_that_is_run_again_is_told_that_it_is_not_heard(
-    tmp_path: Path, epsilon: float | None
-) -> None:
-    """A second vote of a script would cost as much again, even if it happened to be the same."""
-    given = {"settings": Settings(local_epsilon=epsilon), "seed": None}
-    run(tmp_path / "exchange", trials=2, **given)
-    before = actions(Ledger(), "contribution")
-    text = "an earlier one was randomised with" if epsilon else "does not take contribution"
-    with pytest.warns(ExchangeWarning, match=text):
-        run(tmp_path / "exchange", trials=1, **given)
-    if epsilon is not None:
-        assert actions(Ledger(), "contribution") == before
+def test_a_study_that_is_run_again_is_told_that_it_is_not_heard(tmp_path: Path) -> None:
+    run(tmp_path / "exchange", trials=2, seed=None)
+    with pytest.warns(ExchangeWarning, match="does not take contribution"):
+        run(tmp_path / "exchange", trials=1, seed=None)
 
 
 def test_whoever_makes_releases_may_run_a_study_too(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ docs/architecture.md describes the paths of a query and of a message.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -224,8 +223,7 @@ class Agent:
         with one_thread():
             message = self._outbox.write()
         if self.ledger is not None:
-            voter = hashlib.sha256(f"agent {self._entropy}".encode()).hexdigest()[:16]
-            self.ledger.record(message, voter)
+            self.ledger.record(message)
         self.account.count_sent(message)
         return message
 
@@ -370,7 +368,6 @@ class Agent:
             policy=savefile.writable_policy(self.policy),
             name=self.name,
             settings=self.settings if is_own else None,
-            local_epsilon=self.settings.local_epsilon if self.account.sent.messages else None,
             entropy=str(self._entropy),
             rng=json.dumps(self._rng.bit_generator.state),
             trials=self.trials,
@@ -420,11 +417,6 @@ class Agent:
         saved, federation = savefile.read(path)
         policy = saved.policy if policy is None else policy
         settings = saved.settings if settings is None else settings
-        if saved.local_epsilon not in (None, settings and settings.local_epsilon):
-            raise FileRefused(
-                f"{os.fspath(path)} has an agent that has handed out a vote with local_epsilon = "
-                f"{saved.local_epsilon}, and a second vote costs as much again: give it the same"
-            )
         missing = "policy" if policy is None else "settings" if settings is None else None
         if missing is not None:
             raise FileRefused(

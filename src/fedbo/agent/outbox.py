@@ -35,8 +35,6 @@ from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, saturated, summarise
 from fedbo.model.surrogate import Surrogate
 from fedbo.privacy.contribution import shape
-from fedbo.privacy.local import local_vote
-from fedbo.privacy.noise import Derived
 
 _PROFILED = 32  # trials whose own parameters are tried beside those of others
 
@@ -44,11 +42,8 @@ _PROFILED = 32  # trials whose own parameters are tried beside those of others
 class Recorder(Protocol):
     """A log of what an agent hands out, such as `fedbo.exchange.Ledger`."""
 
-    def record(self, message: Message, study: str) -> None:
-        """Record a message that is about to be handed out; raise an error if that fails.
-
-        Agents that are built from the same seed or file have the same id ``study``.
-        """
+    def record(self, message: Message) -> None:
+        """Record a message that is about to be handed out; raise an error if that fails."""
 
     def receive(self, published: Release) -> None:
         """Record a private release that was received, and what it cost."""
@@ -67,12 +62,6 @@ class Outbox:
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
-        if self.settings.local_epsilon is not None and self.federation.privacy is None:
-            raise ValueError(
-                f"local_epsilon is {self.settings.local_epsilon}, but the federation has no "
-                "privacy plan, and its messages are not randomised: leave it out, or take part in "
-                "a federation with a plan"
-            )
         self._regression = Regression(self.federation.phi, self.federation.noise_variance)
 
     def evidence(self) -> tuple[Regression, Array]:
@@ -105,25 +94,19 @@ class Outbox:
         return np.asarray(np.maximum(model.predict(X)[0], highest))
 
     def informing(self) -> list[int]:
-        return self._feasible(self._told())
+        return [number for number in self._told() if self.history.trials[number].is_feasible]
 
     def _told(self) -> list[int]:
         trials = self.history.trials
         return [n for n in self.history.order if self.settings.informs(trials[n])]
 
-    def _feasible(self, numbers: list[int]) -> list[int]:
-        return [number for number in numbers if self.history.trials[number].is_feasible]
-
     @property
     def is_ready(self) -> bool:
         """Whether there is something to hand out.
 
-        A contribution is, whether its trials are feasible or not. A randomised vote is made once.
+        A contribution is, whether its trials are feasible or not.
         """
-        if (plan := self.federation.privacy) is None:
-            return bool(self.informing())
-        least = 1 if self.settings.local_epsilon is None else plan.least_trials
-        return len(self._told()) >= least
+        return bool(self.informing() if self.federation.privacy is None else self._told())
 
     def _tip(self, y: Array) -> bytes:
         """Return where the agent's own model is largest among its trials, rounded; none if flat."""
@@ -135,33 +118,20 @@ class Outbox:
 
     def _contribution(self, belief: Posterior, y: Array, header: dict[str, Any]) -> Message:
         """Return the contribution to a private release."""
-        federation, epsilon, numbers = self.federation, self.settings.local_epsilon, self._told()
-        if epsilon is not None:
-            # The vote never changes: it depends on the first trials only, and on a secret. Not on
-            # y: later scores may compress the first to one value.
-            numbers = self._feasible(numbers[: federation.require_plan().least_trials])
-            y = self.history.y(numbers)
-        own = None
-        if numbers := self._feasible(numbers):
-            own = federation.cell(self._shared([numbers[int(np.argmax(y))]])[0])
-        # Another cell (a study may find an older trial after all) or another ε gets other numbers:
-        # with the same ones, a vote that changes would tell the truth.
-        purpose = f"vote {own} {epsilon!r} {federation.fingerprint}"
-        source = Derived(repr(self.entropy).encode(), purpose)
-        if epsilon is None:  # without a feasible trial, it votes for any cell
-            cell = source.randbelow(len(federation.cells)) if own is None else own
-            return Message.of_contribution(shape(federation, belief.nu), cell, **header)
-        cell = local_vote(own, len(federation.cells), epsilon, source=source)
-        nothing = np.zeros(federation.shape_coordinates)
-        return Message.of_contribution(nothing, cell, epsilon, **header)
+        federation = self.federation
+        if numbers := self.informing():
+            cell = federation.cell(self._shared([numbers[int(np.argmax(y))]])[0])
+        else:  # without a feasible trial, it votes for any cell, and always for the same
+            rng = Stream.VOTE.generator(self.entropy)
+            cell = int(rng.integers(len(federation.cells)))
+        return Message.of_contribution(shape(federation, belief.nu), cell, **header)
 
     def write(self) -> Message:
         """Return the message, made anew if a score was told since the last one."""
         if self.message is None:
             if not self.is_ready:
-                plan, first = self.federation.privacy, "the score of a feasible trial"
-                if plan is not None:
-                    first = f"as many scores as the plan's least_trials, {plan.least_trials},"
+                is_private = self.federation.privacy is not None
+                first = "a score" if is_private else "the score of a feasible trial"
                 raise ValueError(
                     f"agent {self.name!r} has nothing to hand out yet: tell it {first} first"
                 )

@@ -58,7 +58,6 @@ class Saved(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     policy: _Known | None
     name: str
     settings: Settings | None
-    local_epsilon: float | None  # of the vote that was handed out
     entropy: str  # a whole number
     rng: str  # as JSON
     trials: list[Trial]

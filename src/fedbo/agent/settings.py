@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -31,6 +30,7 @@ class Stream(Enum):
     COMPACT = tuple(b"compact")
     TIP = tuple(b"tip")
     EXPLAIN = tuple(b"explain")
+    VOTE = tuple(b"vote")
 
     def generator(self, entropy: Any, *key: int) -> np.random.Generator:
         """Return this stream of an agent from its beginning; a key selects one of several."""
@@ -51,10 +51,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             draws from pending and failed ones, and both from listed points until all were tried;
             ``"allow"`` does not, which suits very noisy scores.
         tips: Whether messages name a tip, roughly the agent's best point (default True).
-        local_epsilon: For an agent that does not trust the party that makes private releases: ε of
-            local privacy. It then contributes a randomised vote and nothing else, see
-            `fedbo.privacy.local`. Give the agent no seed then: whoever guesses it can read the
-            vote. None (default) if it trusts that party.
 
     >>> Settings(n_initial=5).n_initial
     5
@@ -64,17 +60,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     surrogate: SurrogateSettings = SurrogateSettings()
     repeats: Literal["avoid", "allow"] = "avoid"
     tips: bool = True
-    local_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_initial, int) or self.n_initial < 0:
             raise ValueError(f"n_initial is {self.n_initial!r}, expected an int of 0 or more")
         if self.repeats not in ("avoid", "allow"):
             raise ValueError(f"repeats is {self.repeats!r}, expected 'avoid' or 'allow'")
-        if self.local_epsilon is not None and not 0.0 < self.local_epsilon < math.inf:
-            raise ValueError(
-                f"local_epsilon is {self.local_epsilon!r}, expected a number above 0, not infinite"
-            )
 
     def design_point(self, space: Space | Part, i: int, rng: np.random.Generator) -> Array:
         """Return the i-th initial point (D,), i ≥ 0; rng is in the same state for each i."""

@@ -20,7 +20,7 @@ from fedbo.exchange import Entry, Ledger
 from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
 from fedbo.message import Fingerprint, Heard, Message, Release
-from fedbo.privacy.statement import broken_promise, factor, statement
+from fedbo.privacy.statement import broken_promise, statement
 
 _NOTHING_LEFT = ("undelivered", "withdrawn", "received")  # actions after which nothing left
 _ARRAYS = {
@@ -92,10 +92,7 @@ def show_message(
     if message.tip:
         header["tip"] = _tip(message, federation)
     if message.kind == "contribution":
-        epsilon = message.local_epsilon
-        how = "which holds the best trial"
-        how = how if epsilon is None else f"randomised with ε = {epsilon:g}"
-        header["vote"] = f"cell {message.cell}, {how}"
+        header["vote"] = f"cell {message.cell}, which holds the best trial"
     screen.facts({**about, **header, **about})
     for name, meaning in _ARRAYS[message.kind].items():
         screen.say(f"{name}, {meaning}", "bold")
@@ -145,34 +142,20 @@ def _list(entries: Iterable[Entry]) -> None:
 
 
 def _say_costs(entries: Iterable[Entry]) -> None:
-    """Say what private releases cost, for each federation, and what randomised votes cost."""
+    """Say what private releases cost, for each federation."""
     releases: dict[str, dict[str, Release]] = {}
-    votes: dict[str, dict[tuple[str, float, int | None], set[str]]] = {}  # by whom
     for entry in entries:
         content: Heard | None = None
         with contextlib.suppress(ValueError):  # what is damaged is in the list
             content = entry.message()
         if isinstance(content, Release):
             releases.setdefault(entry.federation, {})[entry.content] = content
-        elif content is not None and content.local_epsilon is not None:
-            vote = entry.agent, content.local_epsilon, content.cell
-            votes.setdefault(entry.federation, {}).setdefault(vote, set()).add(entry.study)
     for federation, by_content in releases.items():
         known = sorted(by_content.values(), key=lambda release: release.sequence)
         screen.say(f"\nPrivate releases of the federation {federation}", "bold")
         screen.say(statement(known))
         if fault := broken_promise(known):
             screen.say(f"The promise is broken: {fault}.", "red")
-    for federation, voters in votes.items():
-        costs = [e for (_, e, _), by in voters.items() for _ in range(len(by - {""}) or 1)]
-        cost = sum(costs)
-        screen.say(f"\nRandomised votes in the federation {federation}", "bold")
-        screen.say(
-            f"What this site votes for was randomised before it left, with ε = {cost:g} for "
-            f"{screen.count(len(costs), 'vote')}, each of which may be in many messages. "
-            "Whoever receives it cannot tell any two sites apart by more than a factor of "
-            f"{factor(cost)}. This needs trust in nobody."
-        )
 
 
 def _show_entry(number: int, entry: Entry) -> None:

@@ -50,15 +50,6 @@ PeerName = Annotated[
         "its name.",
     ),
 ]
-LocalEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        metavar="EPSILON",
-        help="In a federation of private releases: do not trust the party that makes them, and "
-        "send a vote that is randomised with this ε, and nothing else. Give it every time.",
-        min=0.0,
-    ),
-]
 NoTips = Annotated[
     bool,
     typer.Option(
@@ -75,13 +66,12 @@ def preview(
     to: To,
     federation: FederationFile = None,
     name: PeerName = None,
-    local_epsilon: LocalEpsilon = None,
     no_tips: NoTips = False,
 ) -> None:
     """Show the message that `fedbo study publish` would send. Nothing is sent or stored."""
     exchange = exchange_at(to)
     agreed = federation_at(exchange, federation)
-    stored = _stored(storage, study, agreed, name, local_epsilon, no_tips)
+    stored = _stored(storage, study, agreed, name, no_tips)
     message, record = stored.message(exchange), stored.record
     screen.say(f"The message that would be published at {exchange.address}", "bold")
     about = {"to": exchange.address}
@@ -102,7 +92,6 @@ def publish(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign the message with this user's key.")
     ] = False,
-    local_epsilon: LocalEpsilon = None,
     no_tips: NoTips = False,
 ) -> None:
     """Publish the message of a study that exists, whichever sampler made it.
@@ -112,7 +101,7 @@ def publish(
     """
     ledger, exchange = Ledger(), exchange_at(to)
     agreed = federation_at(exchange, federation)
-    stored = _stored(storage, study, agreed, name, local_epsilon, no_tips)
+    stored = _stored(storage, study, agreed, name, no_tips)
     published = stored.publish(exchange, signed=False if unsigned else None, ledger=ledger)
     message, where = published.message, exchange.address
     text = f"The message of {message.sender} was published at {where}."
@@ -216,13 +205,12 @@ def _stored(
     study: str,
     federation: Federation,
     name: str | None = None,
-    local_epsilon: float | None = None,
     no_tips: bool = False,
 ) -> StoredStudy:
     existing = _existing(storage, study)
     from fedbo.optuna.stored import StoredStudy
 
-    settings = Settings(local_epsilon=local_epsilon, tips=not no_tips)
+    settings = Settings(tips=not no_tips)
     return StoredStudy(existing, federation, name=name, settings=settings)
 
 

@@ -88,8 +88,6 @@ class _Index:
         self.left: dict[bytes, dict[str, Progress | None]] = {}
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it
         self.releases: dict[str, dict[str, None]] = {}  # contents, by federation
-        #: Randomised votes, by agent and federation: who made it, ε and the cell.
-        self.votes: dict[tuple[str, str], dict[tuple[str, float, int | None], None]] = {}
         self.damaged: set[int] = set()  # where lines begin that may have been releases
 
     def add(self, line: bytes, position: int) -> None:
@@ -109,12 +107,6 @@ class _Index:
             self.studies.setdefault(digest, set()).add(entry.study)
             if entry.kind == "release":
                 self.releases.setdefault(entry.federation, {})[entry.content] = None
-            elif entry.kind == "contribution":
-                with contextlib.suppress(ValueError):  # one that is damaged was not randomised
-                    message, source = entry.message(), (entry.agent, entry.federation)
-                    if isinstance(message, Message) and message.local_epsilon is not None:
-                        vote = entry.study, message.local_epsilon, message.cell
-                        self.votes.setdefault(source, {})[vote] = None
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
@@ -180,7 +172,7 @@ class Ledger:
 
         A retry is not recorded twice. It raises an `ExchangeError` if the message could not be
         recorded (then it is not sent) or published; also if it is a contribution to releases that
-        have broken their plan, or one after a randomised vote that is not the same vote.
+        have broken their plan.
 
         Args:
             exchange: Where to publish.
@@ -210,15 +202,14 @@ class Ledger:
                     self._record(replace(entry, when=_now(), action="undelivered"), what)
         return is_out
 
-    def record(self, message: Heard, study: str = "") -> None:
+    def record(self, message: Heard) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
 
         One that was sent or handed out before is not recorded again. After an `ExchangeError`, as
-        `publish` raises it, the message must not be handed out. ``study`` is the id of whoever
-        hands it out: no other may do so once it has made a randomised vote.
+        `publish` raises it, the message must not be handed out.
         """
         what = f"message {message.sequence} of {message.sender!r} was not handed out because it"
-        self._record(_entry("handed out", message, study=study), what)
+        self._record(_entry("handed out", message), what)
 
     def receive(self, release: Release) -> None:
         """Record a release that was received and checked, once."""
@@ -351,28 +342,13 @@ class Ledger:
         return is_new
 
     def _check_promise(self, entry: Entry) -> None:
-        """Refuse a contribution to a broken plan, and one that would undo a randomised vote."""
+        """Refuse a contribution to a broken plan."""
         if entry.kind != "contribution" or entry.action not in ("sent", "handed out"):
             return
-        message = entry.message()
-        assert isinstance(message, Message)
-        refusal = f"the contribution of {entry.agent!r} was not handed out"
-        if fault := broken_promise(self._index.made(message.fingerprint)):
+        if fault := broken_promise(self._index.made(entry.message().fingerprint)):
             raise ExchangeError(
-                f"{refusal}: {fault}. Ask whoever makes the releases what happened, and agree on a "
-                "new federation"
-            )
-        earlier = self._index.votes.get((entry.agent, entry.federation), {})
-        # Nor may a second voter that happens to vote for the same: its silence would tell the rest.
-        ours = message.local_epsilon, message.cell
-        voters = {by for by, *vote in earlier if (*vote,) == ours}
-        if earlier and not (voters and (not entry.study or voters & {entry.study, ""})):
-            raise ExchangeError(
-                f"{refusal}: an earlier one was randomised with ε = {next(iter(earlier))[1]:g}, "
-                "and another vote, another ε or none would tell more. Go on with the stored study "
-                "or the saved agent that has voted, with the same ε of local privacy "
-                "(--local-epsilon, or Settings(local_epsilon=...)), or take part under another "
-                "name, which costs as much again"
+                f"the contribution of {entry.agent!r} was not handed out: {fault}. Ask whoever "
+                "makes the releases what happened, and agree on a new federation"
             )
 
     @contextlib.contextmanager

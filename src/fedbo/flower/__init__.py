@@ -1,7 +1,7 @@
 """fedbo on Flower: the agents of a federation as the nodes of a fleet (extra ``[flower]``)."""
 
-from fedbo.flower.client import client_app, local_votes
+from fedbo.flower.client import client_app
 from fedbo.flower.server import Rounds, server_app
 from fedbo.flower.site import Site
 
-__all__ = ["Rounds", "Site", "client_app", "local_votes", "server_app"]
+__all__ = ["Rounds", "Site", "client_app", "server_app"]

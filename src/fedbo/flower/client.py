@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedbo.agent.settings import Settings
 from fedbo.federation.federation import Federation
@@ -19,17 +15,12 @@ from fedbo.flower import wire
 from fedbo.flower.folders import site_folder
 from fedbo.flower.site import Score, Site
 from fedbo.flower.wire import log
-from fedbo.message import Message as FedboMessage
 from fedbo.message.signed import SENDER_BYTES
 from fedbo.policy import Policy
 
-_local_epsilon: ContextVar[float | None] = ContextVar(
-    "local_epsilon", default=None
-)  # while the mod is at work
-
 
 class NothingSent(RuntimeError):
-    """What would have left the node was stopped. The text has no more than kinds of errors."""
+    """The node does not answer. Its server sees this text, which names only kinds of errors."""
 
 
 def client_app(
@@ -39,7 +30,6 @@ def client_app(
     policy: Policy | None = None,
     settings: Settings | None = None,
     seed: int | None = None,
-    mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """Return a ClientApp whose nodes are the agents of a federation.
 
@@ -57,7 +47,6 @@ def client_app(
         settings: How agents start and model their objectives.
         seed: For simulations: the agent of partition i has the seed ``seed + i``. Leave it out if
             messages must stay private.
-        mods: Flower mods, such as `local_votes`.
 
     >>> from fedbo import Federation, Float
     >>> def objective(context):
@@ -66,7 +55,7 @@ def client_app(
     >>> app = client_app(Federation({"x": Float(0, 1)}), objective, seed=0)
     """
     agreed = federation if isinstance(federation, Federation) else Federation.load(federation)
-    app = ClientApp(mods=[*mods])
+    app = ClientApp()
 
     @app.train()
     def work(message: Message, context: Context) -> Message:
@@ -98,8 +87,6 @@ def _site(
     seed: int | None,
 ) -> Site:
     """Return the site of a node."""
-    if (epsilon := _local_epsilon.get()) is not None:
-        settings = msgspec.structs.replace(settings or Settings(), local_epsilon=epsilon)
     name, partition = node_name(context.node_config), context.node_config.get("partition-id")
     if seed is not None:
         if not isinstance(partition, int):
@@ -130,37 +117,3 @@ def node_name(node_config: Mapping[str, Any]) -> str:
             "printable UTF-8"
         )
     return name
-
-
-def local_votes(epsilon: float) -> Mod:
-    """Return a Flower mod that lets nothing but a randomised vote leave the site.
-
-    The federation must have a privacy plan. The agent's vote then depends on its first trials and a
-    secret, never changes, and costs ε of local privacy once, however many rounds there are; see
-    `fedbo.privacy.local`. The mod looks at what leaves, and stops anything else. Of an error, the
-    server only hears that there was one.
-
-    >>> from fedbo.flower import client_app
-    >>> app = client_app("federation.toml", objective, mods=[local_votes(4.0)])  # doctest: +SKIP
-    """
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon is {epsilon}, expected a number above 0, not infinite")
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        before = _local_epsilon.set(epsilon)
-        try:
-            answer = wire.unpacked(call_next(message, context).content, wire.Answer)
-        except Exception:
-            log.exception("the node failed")
-            raise NothingSent("the node failed; its own log says why") from None
-        finally:
-            _local_epsilon.reset(before)
-        sent = FedboMessage.decode(answer.message) if answer.message else None
-        if sent is not None and (not 0.0 < (sent.local_epsilon or 0.0) <= epsilon or sent.y.any()):
-            raise NothingSent(
-                f"nothing was sent: the answer is not a vote with local ε = {epsilon}; use the "
-                "ClientApp of fedbo.flower.client_app"
-            )
-        return Message(wire.packed(answer), reply_to=message)
-
-    return mod

@@ -129,16 +129,11 @@ class Contribution(Vector, frozen=True, tag="contribution"):
     """The body of a contribution to a private release: y and a vote."""
 
     cell: int
-    local_epsilon: float | None = None  # ε of local privacy: the vote is randomised, and y is 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if type(self.cell) is not int:  # True would be a vote for all cells
             raise MessageRefused(f"cell is {self.cell!r}, expected a whole number")
-        if self.local_epsilon is not None:
-            force_setattr(self, "local_epsilon", float(self.local_epsilon))
-            if not 0.0 < self.local_epsilon < math.inf:
-                raise MessageRefused(f"epsilon is {self.local_epsilon}, expected a number above 0")
 
     @property
     def y(self) -> Single:
@@ -159,9 +154,8 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
     ``fingerprint``, ``sender``, ``sequence`` and ``t_n`` by name.
 
     What its body has are its attributes too: ``omega``; ``nu``, ``covariance``, ``incumbent``;
-    ``nu``, ``counts``, ``tip``; or ``y``, ``cell``, ``local_epsilon``; and in any case ``M``, the
-    length of omega, nu or y, and ``parameters``, how many numbers the body has. Arrays are
-    read-only.
+    ``nu``, ``counts``, ``tip``; or ``y``, ``cell``; and in any case ``M``, the length of omega, nu
+    or y, and ``parameters``, how many numbers the body has. Arrays are read-only.
 
     >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 20}
     >>> message = Message.of_weights([0.5, -1.0, 2.0], **header)
@@ -225,18 +219,15 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
         return cls(body=Compact.pack(np.asarray(levels), scale, np.asarray(counts), tip), **header)
 
     @classmethod
-    def of_contribution(
-        cls, y: ArrayLike, cell: int, epsilon: float | None = None, **header: Any
-    ) -> Message:
+    def of_contribution(cls, y: ArrayLike, cell: int, **header: Any) -> Message:
         """Build a contribution to a private release.
 
         Args:
             y: (d,) the shape of the mean of the sender's belief; whoever sums it up gives it
                 length 1. Zeros contribute no shape.
             cell: The cell that the sender votes for.
-            epsilon: ε of local privacy if the vote is randomised; None (default) if it is not.
         """
-        return cls(body=Contribution(_pack("y", y), operator.index(cell), epsilon), **header)
+        return cls(body=Contribution(_pack("y", y), operator.index(cell)), **header)
 
     def __repr__(self) -> str:
         return (
@@ -253,11 +244,6 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
     def tip(self) -> bytes:
         """The number of the point that the sender recommends, as bytes; empty if it names none."""
         return self.body.tip if isinstance(self.body, Compact) else b""
-
-    @property
-    def local_epsilon(self) -> float | None:
-        """ε of local privacy if this is a randomised vote; else None."""
-        return self.body.local_epsilon if isinstance(self.body, Contribution) else None
 
     def absurd_number(self, noise_variance: float) -> str | None:
         """Find numbers that are not finite, or 100 times larger than standardised scores allow.

@@ -393,11 +393,6 @@ def _check_options(options: Options) -> None:
             "clip=True is for a site whose range is inside that of its federation: it needs a "
             "federation, and one without listed points"
         )
-    if seed is not None and settings is not None and settings.local_epsilon is not None:
-        raise ValueError(
-            f"seed is {seed}, but the vote of local_epsilon must be random: whoever guesses the "
-            "seed could read it. Leave out the seed"
-        )
     if not isinstance(options.policy, Policy):
         raise TypeError(f"policy is {options.policy!r}, expected a policy such as fedbo.FTS()")
     federation = federation or Federation({"x": Float(0, 1)}, kind=options.policy.kinds[0])

@@ -115,7 +115,7 @@ class StoredStudy:
         assert self.federation is not None
         agent = StudyAgent(self.study, self._options)
         agent.speak_as(standing.sender_at(exchange, self.federation, agent.expected()))
-        return self._message(self._look(agent))
+        return self._look(agent).agent.message()
 
     def publish(
         self, exchange: Exchange, *, signed: bool | None = None, ledger: Ledger | None = None
@@ -133,7 +133,7 @@ class StoredStudy:
         """
         assert self.federation is not None
         mirror = self._look(StudyAgent(self.study, self._options))
-        self._message(mirror)
+        mirror.agent.message()  # or an error, before the study is changed
         scores = mirror.scores
         agent, ledger = StudyAgent(self.study, self._options), ledger or Ledger()
         keyring, record = exchange.keyring or Keyring.user(), agent.expected()
@@ -175,14 +175,6 @@ class StoredStudy:
         if not mirror.scores:
             raise StudyRefused(f"{self._shown} has no score at a point of its federation's space")
         return mirror
-
-    def _message(self, mirror: Mirror) -> Message:
-        for message in Agent.messages([mirror.agent]):
-            return message
-        raise StudyRefused(
-            f"{self._shown} has {mirror.scores} scores, and its vote is made from as many as the "
-            "federation's least_trials: run more trials"
-        )
 
     def _check(self) -> None:
         if len(self.study.directions) > 1:

@@ -50,7 +50,6 @@ SCORED = (TrialState.COMPLETE, TrialState.PRUNED)  # the states of trials that h
 QUERY = "fedbo:query"  # an attribute of trials
 RECORD = "fedbo:agent:"  # an attribute of the study, followed by a token
 KEY = "fedbo:key"  # an attribute of the study
-LOCAL = "fedbo:local-epsilon"  # an attribute of the study
 SOURCE, PEERS = "fedbo:source", "fedbo:peers"  # user attributes of trials
 SAVED = "fedbo:trials-saved"  # a user attribute of the study
 
@@ -99,14 +98,12 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         entropy: The secret that all its randomness comes from, in hexadecimal.
         federation: The fingerprint of its federation; empty if the study began without one.
         key: The public key that its messages are signed with, as text; empty if they are not.
-        local_epsilon: The ε of local privacy that its vote has; None if it is not randomised.
     """
 
     name: str
     entropy: str
     federation: str = ""
     key: str = ""
-    local_epsilon: float | None = None
 
     @property
     def study(self) -> str:
@@ -157,8 +154,7 @@ def read_record(study: optuna.Study) -> StudyRecord | None:
     if first is None:
         return None
     record = msgspec.convert(attributes[first], StudyRecord)
-    key, local_epsilon = str(attributes.get(KEY, "")), attributes.get(LOCAL)
-    return msgspec.structs.replace(record, key=key, local_epsilon=local_epsilon)
+    return msgspec.structs.replace(record, key=str(attributes.get(KEY, "")))
 
 
 def write_record(study: optuna.Study, new: StudyRecord) -> StudyRecord:
@@ -551,12 +547,6 @@ class StudyAgent:
                 f"and cannot be renamed to {self.options.name!r}: leave the name out, or run "
                 "another study"
             )
-        if self._local_epsilon and record.local_epsilon not in (None, self._local_epsilon):
-            raise ValueError(
-                f"study {self.study.study_name!r} has a vote with local_epsilon = "
-                f"{record.local_epsilon:g}, and a second one with {self._local_epsilon:g} would "
-                "cost as much again: give it the same, or run another study"
-            )
         return record
 
     def introduce(self) -> StudyRecord:
@@ -565,15 +555,7 @@ class StudyAgent:
             self.record = self.expected()
             if self.record is self._new:
                 self.record = write_record(self.study, self.record)
-            if self._local_epsilon and self.record.local_epsilon is None:
-                private.set_study_attribute(self.study, LOCAL, self._local_epsilon)
-                return self.reread()
         return self.record
-
-    @property
-    def _local_epsilon(self) -> float | None:
-        settings = self.options.settings
-        return None if settings is None else settings.local_epsilon
 
     def reread(self) -> StudyRecord:
         """Return the record as it is stored now: another worker may have changed the key."""
@@ -628,8 +610,7 @@ class StudyAgent:
     ) -> Mirror:
         """Tell the agent of these trials. It is built anew if it is not made from the same."""
         within = self._narrower(trials)
-        settings = self._settings(record)
-        made_from = search_space, record.entropy, settings, within, self._sender, str(self._keys)
+        made_from = search_space, record.entropy, within, self._sender, str(self._keys)
         mirror = self.mirror if made_from == self._made_from else None
         if mirror is not None:
             try:
@@ -658,20 +639,13 @@ class StudyAgent:
             self.options.policy,
             name=self._sender or record.name,
             seed=int.from_bytes(hashlib.sha256(secret).digest()[:16]),
-            settings=self._settings(record),
+            settings=self.options.settings,
             within=within,
             own=own,
             keys=self._keys,
             keyring=self._keyring,
         )
         return Mirror(agent)
-
-    def _settings(self, record: StudyRecord) -> Settings | None:
-        """Return the agent's settings. A study that votes with local privacy goes on to do so."""
-        settings = self.options.settings
-        if record.local_epsilon is None:
-            return settings
-        return msgspec.structs.replace(settings or Settings(), local_epsilon=record.local_epsilon)
 
     def _new_record(self) -> StudyRecord:
         seed, name, federation = self.options.seed, self.options.name, self.options.federation

@@ -25,11 +25,9 @@ the sampling closely learns something about the noise.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -41,7 +39,7 @@ LARGEST = 2**52
 
 
 class Source(ABC):
-    """Where random integers come from: `Secret`, `Derived` or `Simulated`."""
+    """Where random integers come from: `Secret` or `Simulated`."""
 
     @abstractmethod
     def randbelow(self, n: int) -> int:
@@ -53,31 +51,6 @@ class Secret(Source):
 
     def randbelow(self, n: int) -> int:
         return secrets.randbelow(n)
-
-
-class Derived(Source):
-    """Randomness that a secret repeats, and that nobody can predict without it.
-
-    It is made by SHAKE-256, for what must stay the same if it is asked for again.
-
-    Args:
-        secret: Bytes that are secret and have at least 128 random bits.
-        purpose: What it is for: another purpose gives other numbers.
-
-    >>> Derived(b"s" * 16, "vote").randbelow(1000) == Derived(b"s" * 16, "vote").randbelow(1000)
-    True
-    """
-
-    def __init__(self, secret: bytes, purpose: str) -> None:
-        self._start = hashlib.sha256(secret).digest() + purpose.encode()
-        self._count = 0
-
-    def _bytes(self, size: int) -> bytes:
-        self._count += 1
-        return hashlib.shake_256(self._start + self._count.to_bytes(8, "big")).digest(size)
-
-    def randbelow(self, n: int) -> int:
-        return _below(n, self._bytes)
 
 
 class Simulated(Source):
@@ -93,19 +66,15 @@ class Simulated(Source):
         self._rng = np.random.default_rng(seed)
 
     def randbelow(self, n: int) -> int:
-        return _below(n, self._rng.bytes)
+        bits = (n - 1).bit_length()
+        size, surplus = -(-bits // 8), -bits % 8
+        while True:
+            drawn = int.from_bytes(self._rng.bytes(size), "little") >> surplus
+            if drawn < n:
+                return drawn
 
 
 SECRET = Secret()
-
-
-def _below(n: int, random_bytes: Callable[[int], bytes]) -> int:
-    bits = (n - 1).bit_length()
-    size, surplus = -(-bits // 8), -bits % 8
-    while True:
-        drawn = int.from_bytes(random_bytes(size), "little") >> surplus
-        if drawn < n:
-            return drawn
 
 
 def discrete_laplace(
