@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from fedbo.exchange.hub.memberships import Invitation
-from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Publication, Wanted
+from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
 from fedbo.message import Message
@@ -53,8 +53,7 @@ class Site:
             sequence=self.sequence,
             t_n=self.sequence,
         )
-        body = msgspec.msgpack.encode(Publication(message.encode()))
-        answer = await client.put("/messages", content=body, headers=self.headers)
+        answer = await client.put("/messages", content=message.encode(), headers=self.headers)
         assert answer.json() == {"out": True}, answer.text
 
     async def fetch(self, client: httpx2.AsyncClient) -> None:

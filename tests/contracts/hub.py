@@ -29,7 +29,6 @@ from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
-from fedbo.exchange.hub.wire import Progress
 from fedbo.hub import store
 from fedbo.hub.names import COMMAND_LINE
 from fedbo.hub.problems import Refused
@@ -181,15 +180,6 @@ class Office:
         Memberships().add(membership)
         return membership
 
-    def progress(self, name: str) -> dict[str, tuple[int, float | None, float | None]]:
-        """What agents report: trials, best and saved, by sender."""
-        row = schema.message.c
-        query = select(row.sender, row.trials, row.best, row.saved).where(row.trials.is_not(None))
-        with self.engine.connect() as connection:
-            place = store.find_federation(connection, name)
-            rows = connection.execute(query.where(row.federation == place.id))
-            return {sender: tuple(reported) for sender, *reported in rows}
-
     def put(self, name: str, *contents: Message | Withdrawal) -> None:
         """Put messages into the database, as whoever has broken into the hub can."""
         with store.begin(self.engine) as connection:
@@ -249,9 +239,9 @@ class OpenHub(HubExchange):
     def office(self) -> Office:
         return Office(self.db)
 
-    def publish(self, message: Message, progress: Progress | None = None) -> bool:
+    def publish(self, message: Message) -> bool:
         self.admit(message)
-        return super().publish(message, progress)
+        return super().publish(message)
 
     def fetch(self, federation: Federation) -> list[Message]:
         self.come(federation)

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, Engine, insert, select
 
 from fedbo import Federation, Float, Message
 from fedbo.exchange.hub.memberships import Invitation
-from fedbo.exchange.hub.wire import Progress
 from fedbo.hub import store
 from fedbo.hub.names import COMMAND_LINE as ACTOR
 from fedbo.hub.store import schema
@@ -98,15 +97,10 @@ def withdrawal(sender: str, sequence: int, keys: KeyPair) -> Withdrawal:
     return keys.sign(made)
 
 
-def publish(
-    connection: Connection,
-    token: str,
-    content: Message | Withdrawal,
-    progress: Progress | None = None,
-) -> bool:
+def publish(connection: Connection, token: str, content: Message | Withdrawal) -> bool:
     """Publish as a member, without a request."""
     own = caller(connection, token)
-    return store.publish(connection, own, content, content.encode(), progress)
+    return store.publish(connection, own, content, content.encode())
 
 
 def fill(engine: Engine) -> Filled:
@@ -119,7 +113,7 @@ def fill(engine: Engine) -> Filled:
         with store.begin(engine) as connection:
             for sender in (name, f"{name}/a"):
                 sent = message(sender, t_n=7, keys=pair)
-                publish(connection, tokens[name], sent, Progress(9, best=0.1))
+                publish(connection, tokens[name], sent)
     tokens["anna"] = desk.operator("anna")
     with store.begin(engine) as connection:
         store.leave(connection, caller(connection, tokens["left"]))

@@ -22,7 +22,6 @@ from fedbo.exchange import (
     FolderExchange,
     Ledger,
     MemoryExchange,
-    Progress,
 )
 from fedbo.exchange.ledger import NotOurs
 from fedbo.message import Kind
@@ -312,14 +311,3 @@ def test_processes_do_not_write_into_each_others_lines(
         lines = ledger.read(agent)
         assert sorted(line.sequence for line in lines) == [*range(30)]
         assert all(line.message().sender == agent for line in lines)
-
-
-# Progress, which only a hub shows
-
-
-def test_where_progress_cannot_be_shown_nothing_is_sent(
-    ledger: Ledger, exchange: MemoryExchange
-) -> None:
-    with pytest.raises(ExchangeError, match="memory cannot show progress; only a hub can"):
-        ledger.publish(exchange, message(), progress=Progress(12))
-    assert ledger.read() == [] and exchange.fetch(OURS) == []

@@ -26,7 +26,7 @@ from fedbo.exchange.hub.client import Client, StrangeAnswer
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
-from fedbo.exchange.hub.wire import Handed, News, Progress
+from fedbo.exchange.hub.wire import Handed, News
 from fedbo.federation import Plan
 from fedbo.message.message import MOST_PEERS
 
@@ -263,7 +263,7 @@ def calls(exchange: HubExchange) -> list[Callable[[], object]]:
     """Everything that can be asked of a hub."""
     word = Invitation("liver", OURS.fingerprint, "s" * 32)
     return [
-        lambda: exchange.publish(message(), Progress(5, best=0.5)),
+        lambda: exchange.publish(message()),
         lambda: exchange.fetch(OURS),
         lambda: exchange.withdraw(OURS, "site-a"),
         lambda: exchange.holdings(),
@@ -400,7 +400,7 @@ def test_an_impossible_time_is_refused(
         exchange.holdings()
 
 
-def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one() -> None:
+def test_no_contribution_is_taken_from_a_hub() -> None:
     plan = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
     private = Federation(PLANE, features=20, seed=3, privacy=plan)
     header = {"fingerprint": private.fingerprint, "sender": "site-a", "sequence": 1, "t_n": 5}
@@ -409,10 +409,6 @@ def test_no_contribution_is_taken_from_a_hub_and_no_progress_leaves_beside_one()
         exchange = enrolled(hub, "lung", private)
         with pytest.warns(ExchangeWarning, match="contribution"):
             assert exchange.fetch(private) == []
-        asked = len(hub.asked)
-        with pytest.raises(ExchangeError, match="does not cover progress"):
-            exchange.publish(sent, Progress(5))
-        assert len(hub.asked) == asked
 
 
 def test_another_federation_from_the_hub_is_not_taken(

@@ -27,7 +27,6 @@ from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Memberships
-from fedbo.exchange.hub.wire import Progress
 from fedbo.message.message import MOST_PEERS
 
 #: What cannot be the name of a member.
@@ -102,15 +101,6 @@ def joined(exchange: OpenHub, name: str = "site-a", key: bytes = b"") -> HubExch
         Memberships().remove(one)
     exchange.office.enrol(exchange.url.base, federation, name, key)
     return HubExchange(f"{exchange.url.base}/{federation}")
-
-
-def test_progress_is_recorded_and_travels(exchange: OpenHub, tmp_path: Path) -> None:
-    mine, ledger = joined(exchange), Ledger(tmp_path / "ledger.jsonl")
-    ledger.publish(mine, message(), "study", Progress(12, best=0.75))
-    assert exchange.office.progress(mine.url.federation) == {"site-a": (12, 0.75, None)}
-    mine.publish(message(sequence=2))
-    assert exchange.office.progress(mine.url.federation) == {}
-    assert [entry.progress for entry in ledger.read()] == [Progress(12, best=0.75)]
 
 
 def test_what_was_withdrawn_cannot_be_put_back_by_the_hub(exchange: OpenHub) -> None:

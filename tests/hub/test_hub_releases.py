@@ -15,7 +15,6 @@ from sqlalchemy import update
 
 from fedbo.agent import Agent
 from fedbo.exchange.choice import withdrawal_of
-from fedbo.exchange.hub.wire import Progress
 from fedbo.federation import Federation, Plan
 from fedbo.hub import service, store
 from fedbo.hub.problems import Refused
@@ -92,8 +91,6 @@ def test_what_is_not_a_contribution_is_refused(lung: Lung) -> None:
     assert problem(put(lung, made, "a")) == "wrong-message"
     assert problem(put(lung, bytes(5000), "a")) == "too-large"
     assert problem(put(lung, contribution(AGREED, "b"), "a")) == "wrong-sender"
-    reported = put(lung, contribution(AGREED, "a", 2), "a", progress=Progress(3))
-    assert problem(reported) == "private-federation"
 
 
 def test_only_members_that_are_there_with_enough_trials_count(lung: Lung) -> None:

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import msgspec
 import pytest
 from contracts.authority import certify
 from contracts.hub import SOURCE, HubProcess
 from contracts.hub_rows import message
 from hub.world import BINARY, HERE
 
-from fedbo.exchange.hub.wire import Publication
 from fedbo.hub.store.credentials import new_secret, new_token
 
 
@@ -40,8 +38,7 @@ def serve(*options: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def publication(sender: str, sequence: int = 1) -> dict[str, Any]:
-    content = message(sender, sequence).encode()
-    return {"content": msgspec.msgpack.encode(Publication(content)), "headers": BINARY}
+    return {"content": message(sender, sequence).encode(), "headers": BINARY}
 
 
 def workers(hub: HubProcess) -> list[int]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from contracts.hub_rows import Desk, caller, message, publish, withdrawal
 from sqlalchemy import Connection, Engine, insert, select, update
 
-from fedbo.exchange.hub.wire import News, Progress
+from fedbo.exchange.hub.wire import News
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import messages, schema
@@ -29,12 +27,12 @@ class Group(Desk):
     def caller(self, connection: Connection, name: str) -> store.Caller:
         return caller(connection, self.tokens[name])
 
-    def publish(self, *contents: Message | Withdrawal, progress: Progress | None = None) -> bool:
+    def publish(self, *contents: Message | Withdrawal) -> bool:
         """Publish in the given order; return the answer to the last one."""
         for content in contents:
             with store.begin(self.engine) as connection:
                 token = self.tokens[content.sender.partition("/")[0]]
-                answer = publish(connection, token, content, progress)
+                answer = publish(connection, token, content)
         return answer
 
     def fetch(self, cursor: str = "") -> News:
@@ -123,22 +121,6 @@ def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
     with pytest.raises(Refused) as refused, store.begin(engine) as connection:
         store.publish(connection, early, signed, signed.encode())
     assert refused.value.slug == "wrong-token"
-
-
-def test_progress_belongs_to_a_message(group: Group) -> None:
-    def reported() -> list[Any]:
-        with group.engine.connect() as connection:
-            rows = store.members(connection, "liver").rows
-            return [row.progress and (row.progress.trials, row.progress.saved) for row in rows]
-
-    group.publish(message("a", 1), progress=Progress(20, best=0.5, saved=3.0))
-    group.publish(message("b", 1), progress=Progress(4))
-    assert reported() == [(20, 3.0), (4, None)]
-    group.publish(message("a", 2))
-    assert reported() == [None, (4, None)]
-    with store.begin(group.engine) as connection:
-        store.withdraw(connection, group.caller(connection, "b"), "b")
-    assert reported() == [None, None]
 
 
 def test_of_many_the_latest_are_handed_out(group: Group) -> None:

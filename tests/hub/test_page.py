@@ -11,7 +11,6 @@ from contracts.hub_rows import AGREED, message
 from hub.world import HERE, World
 from sqlalchemy import update
 
-from fedbo.exchange.hub.wire import Progress
 from fedbo.hub import store
 from fedbo.hub.store import schema
 
@@ -28,8 +27,8 @@ def test_the_overview_says_what_there_is(world: World) -> None:
     secret, operator = world.federation(), world.operator()
     a, b = (world.enrol(secret, name) for name in ("a", "b"))
     world.enrol(secret, "c")
-    world.put(message("a/liver", t_n=10), a, progress=Progress(12, 0.75, 3.5))
-    world.put(message("a/lung", t_n=20), a, progress=Progress(12, 0.5, 3.5))
+    world.put(message("a/liver", t_n=10), a)
+    world.put(message("a/lung", t_n=20), a)
     world.put(message("b", t_n=5), b)
     world.ask("POST", HERE + "/members/revoke", operator, json={"name": "c"})
     overview = look(world, operator)
@@ -46,8 +45,7 @@ def test_the_overview_says_what_there_is(world: World) -> None:
     }  # fmt: skip
     first, second, third = overview["members"]["rows"]
     assert (first["name"], first["agents"], first["messages"], first["trials"]) == ("a", 2, 2, 30)
-    assert first["progress"] == {"trials": 24, "best": 0.75, "saved": 7.0}
-    assert second["progress"] is None and not second["is_revoked"] and third["is_revoked"]
+    assert not second["is_revoked"] and third["is_revoked"]
     assert overview["releases"] is None
     assert overview["feed"][0]["action"] == "revoked" and overview["feed"][0]["subject"] == "c"
     assert [row["uses"] for row in overview["invitations"]] == [997]

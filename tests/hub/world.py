@@ -17,7 +17,7 @@ from contracts.hub_rows import ACTOR, AGREED, Desk
 from sqlalchemy import Engine, select
 
 from fedbo.exchange.hub.proof import Statement, hashed
-from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Progress, Publication, Wanted
+from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation, Plan
 from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
@@ -87,13 +87,11 @@ class World(Desk):
         content: Message | Withdrawal | bytes,
         token: str,
         *,
-        progress: Progress | None = None,
         here: str = HERE,
     ) -> httpx2.Response:
         """Publish something."""
         data = content if isinstance(content, bytes) else content.encode()
-        body = msgspec.msgpack.encode(Publication(data, progress))
-        return self.ask("PUT", f"{here}/messages", token, content=body, headers=BINARY)
+        return self.ask("PUT", f"{here}/messages", token, content=data, headers=BINARY)
 
     def fetch(self, token: str, cursor: str = "", *, here: str = HERE) -> News:
         """Return what is handed out."""

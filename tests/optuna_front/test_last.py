@@ -30,19 +30,17 @@ class End(NamedTuple):
     """What one run of the script has left."""
 
     sequence: int  # of the message at the hub; 0 if there is none
-    reported: int | None  # how many trials the hub's page shows, if the script reports them
     said: str  # by the script
 
 
-def script(address: str, options: str) -> str:
+def script(address: str) -> str:
     """Return the script of docs/reference/members.md for another hub."""
     text = (ROOT / "docs" / "reference" / "members.md").read_text(encoding="utf-8")
     [code] = re.findall(r"^```python\n(# tune\.py\n.*?)^```$", text, re.M | re.S)
-    code = code.replace("https://localhost:8765", address)
-    return code.replace('=hub, name="liver"', f'=hub, name="liver"{options}')
+    return code.replace("https://localhost:8765", address)
 
 
-def ends(folder: Path, runs: int, options: str = "") -> Iterator[End]:
+def ends(folder: Path, runs: int) -> Iterator[End]:
     """Run the script so many times, each time as another member."""
     from contracts.hub import HubProcess, Office
 
@@ -51,7 +49,7 @@ def ends(folder: Path, runs: int, options: str = "") -> Iterator[End]:
     with HubProcess(f"sqlite:///{folder}/hub.db") as hub:
         office = Office(hub.db)
         office.create("town", federation)
-        (folder / "tune.py").write_text(script(hub.address, options))
+        (folder / "tune.py").write_text(script(hub.address))
         for i in range(runs):
             os.environ["FEDBO_STATE"] = str(folder / f"state-{i}")
             office.enrol(hub.address, "town", f"site-{i}")
@@ -68,26 +66,21 @@ def ends(folder: Path, runs: int, options: str = "") -> Iterator[End]:
             name = f"site-{i}/liver"
             held = [each.message for each in HubExchange(hub.address).holdings()]
             sequences = [message.sequence for message in held if message and message.sender == name]
-            trials, *_ = office.progress("town").get(name, (None,))
-            yield End(max(sequences, default=0), trials, "\n".join(said))
+            yield End(max(sequences, default=0), "\n".join(said))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "reported"), [("", None), (", progress=True", TRIALS)])
 def test_a_script_that_ends_sends_all_that_it_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, reported: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDBO_STATE", str(tmp_path))  # `ends` changes it
-    assert [*ends(tmp_path, 3, options)] == [End(TRIALS, reported, "")] * 3
+    assert [*ends(tmp_path, 3)] == [End(TRIALS, "")] * 3
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "tests"))
-    for options in ("", ", progress=True"):
-        with tempfile.TemporaryDirectory() as scratch:
-            left = [*ends(Path(scratch), int(sys.argv[1]), options)]
-        lost = [end.sequence for end in left if end.sequence < TRIALS]
-        told = {end.said for end in left} - {""}
-        reported = {end.reported for end in left}
-        print(f"{options or 'as written'}: {len(left)} runs, {len(lost)} lost {lost}, ", end="")
-        print(f"{reported} trials reported, {len(told)} warnings {told or ''}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        left = [*ends(Path(scratch), int(sys.argv[1]))]
+    lost = [end.sequence for end in left if end.sequence < TRIALS]
+    told = {end.said for end in left} - {""}
+    print(f"{len(left)} runs, {len(lost)} lost {lost}, {len(told)} warnings {told or ''}")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
-from contracts.studies import FEDERATION, run, settle
+from contracts.studies import FEDERATION, run
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo import Federation, Float, Message
@@ -18,14 +15,11 @@ from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     FolderExchange,
-    HubExchange,
-    Identity,
     Ledger,
     MemoryExchange,
 )
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.mail import Mail, due
-from fedbo.privacy import Plan
+from fedbo.optuna.mail import due
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -179,58 +173,3 @@ def test_a_message_that_did_not_arrive_is_sent_again_as_it_is(tmp_path: Path) ->
     exchange.is_down = False
     run(study, 1, objective)
     assert sequences(ledger) == [1, 2, 3, 3, 3, 6]
-
-
-# Progress
-
-
-class Town(HubExchange):
-    """A hub without a network, of which everybody is a member."""
-
-    def __init__(self) -> None:
-        super().__init__("https://hub.example.org")
-        self._memory = MemoryExchange()
-
-    def identity(self, federation: Federation) -> Identity:
-        return Identity("clinic", None)
-
-    def publish(self, message: Any, progress: Any = None) -> bool:
-        return self._memory.publish(message)
-
-    def fetch(self, federation: Federation) -> Any:
-        return self._memory.fetch(federation)
-
-
-def test_progress_travels_with_a_message_and_no_trial_waits_for_the_estimate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def estimate(mail: Mail, scores: int) -> float:
-        begun.set()
-        assert go.wait(60.0)
-        return 1.5
-
-    monkeypatch.setattr(Mail, "_saved", estimate)
-    ledger = Ledger(tmp_path / "log.jsonl")
-    sampler = FederatedSampler(FEDERATION, Town(), ledger=ledger, progress=True)
-    study = optuna.create_study(sampler=sampler)
-    objective = giving(5, math.inf, 4, 6)
-    study.optimize(objective, n_trials=1)
-    assert begun.wait(60.0)
-    study.optimize(objective, n_trials=3)  # which would wait for ever
-    assert ledger.read() == []
-    go.set()
-    settle(study)
-    progress = [entry.progress for entry in ledger.read() if entry.action == "sent"]
-    assert [p.saved for p in progress if p] == [1.5] * len(progress)
-    assert study.user_attrs == {"fedbo:trials-saved": 1.5}
-    assert progress[0] is not None and (progress[0].trials, progress[0].best) == (1, 5.0)
-
-
-def test_progress_needs_a_hub_and_no_privacy_plan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"the exchange is FolderExchange.'{tmp_path}'"):
-        FederatedSampler(FEDERATION, tmp_path, progress=True)
-    private = Federation(FEDERATION.space, privacy=Plan(epsilon=1.0, delta=1e-3))
-    with pytest.raises(ValueError, match="a privacy plan does not cover it"):
-        FederatedSampler(private, "https://hub.example.org", progress=True)

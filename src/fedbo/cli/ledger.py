@@ -17,7 +17,6 @@ from rich.text import Text
 
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, Ledger
-from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
 from fedbo.message import Fingerprint, Heard, Message, Release
 from fedbo.privacy.statement import broken_promise, statement
@@ -115,7 +114,7 @@ def _list(entries: Iterable[Entry]) -> None:
     latest: dict[object, tuple[int, Entry]] = {}
     failures: Counter[object] = Counter()
     for number, entry in enumerate(entries, start=1):
-        key: object = (entry.content or number, entry.to, entry.study, entry.progress)
+        key: object = (entry.content or number, entry.to, entry.study)
         failures[key] += entry.action == "undelivered"
         latest.pop(key, None)
         latest[key] = number, entry
@@ -162,8 +161,6 @@ def _show_entry(number: int, entry: Entry) -> None:
     what = "Release" if entry.kind == "release" else "Message"
     screen.say(f"{what} {number}, {entry.action} {_local(entry.when)}", "bold")
     about = {"to": entry.to}
-    if entry.progress is not None:
-        about["shown"] = _progress(entry.progress)
     if not entry.content:
         screen.facts(about | {"agent": entry.agent, "federation": entry.federation})
         screen.say("The exchange stopped handing out the message; nothing was sent.")
@@ -182,13 +179,6 @@ def _known(message: Message) -> Federation | None:
         federation.check(message)
         return federation
     return None
-
-
-def _progress(progress: Progress) -> str:
-    """Say what the page of a hub shows of an agent."""
-    text = screen.count(progress.trials, "trial")
-    text += "" if progress.best is None else f", best score {progress.best!r}"
-    return text if progress.saved is None else f"{text}, trials saved {progress.saved:g}"
 
 
 def _release(release: Release) -> dict[str, str]:

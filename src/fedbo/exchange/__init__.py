@@ -5,7 +5,6 @@ from fedbo.exchange.base import Exchange, Holding, Identity
 from fedbo.exchange.errors import ExchangeError, ExchangeWarning
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.exchange.hub.wire import Progress
 from fedbo.exchange.ledger import Entry, Ledger
 from fedbo.exchange.memory import MemoryExchange
 
@@ -20,6 +19,5 @@ __all__ = [
     "Identity",
     "Ledger",
     "MemoryExchange",
-    "Progress",
     "exchange_at",
 ]

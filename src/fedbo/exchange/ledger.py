@@ -32,8 +32,6 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
 from fedbo.exchange.choice import LARGEST, OpenExchange
 from fedbo.exchange.errors import ExchangeError, ExchangeWarning, NotSent, failing
-from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
 from fedbo.identity.keys import KeyPair
@@ -67,7 +65,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nbytes: int  # the size of the message
     content: str  # the whole message in base64; empty if it was withdrawn
     study: str = ""  # the id of the study that sent it, if one did
-    progress: Progress | None = None  # what a hub was told beside the message
 
     def message(self) -> Heard:
         """Decode the message or release; a ValueError if it is not in this line, or damaged."""
@@ -84,8 +81,8 @@ class _Index:
     """What the lines of a ledger say. Messages are known by their contents' digests."""
 
     def __init__(self) -> None:
-        #: What was sent (to which address, with which progress), handed out or received.
-        self.left: dict[bytes, dict[str, Progress | None]] = {}
+        #: To which addresses it was sent; an empty one if it was handed out or received.
+        self.left: dict[bytes, set[str]] = {}
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it
         self.releases: dict[str, dict[str, None]] = {}  # contents, by federation
         self.damaged: set[int] = set()  # where lines begin that may have been releases
@@ -97,23 +94,23 @@ class _Index:
         if not isinstance(entry, Entry):
             self.damaged |= set() if entry is None else {position}
         elif entry.action == "undelivered":
-            self.left.get(_digest(entry.content), {}).pop(entry.to, None)
+            self.left.get(_digest(entry.content), set()).discard(entry.to)
         elif entry.action == "withdrawn":
             for places in self.left.values():
-                places.pop(entry.to, None)
+                places.discard(entry.to)
         else:
             digest = _digest(entry.content)
-            self.left.setdefault(digest, {})[entry.to] = entry.progress
+            self.left.setdefault(digest, set()).add(entry.to)
             self.studies.setdefault(digest, set()).add(entry.study)
             if entry.kind == "release":
                 self.releases.setdefault(entry.federation, {})[entry.content] = None
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
-        places = self.left.get(_digest(entry.content), {})
+        places = self.left.get(_digest(entry.content), set())
         if entry.action != "sent":
             return entry.action in ("handed out", "received") and bool(places)
-        return entry.to in places and entry.progress in (None, places[entry.to])
+        return entry.to in places
 
     def made(self, fingerprint: bytes) -> list[Release]:
         """Return the releases of a federation, by number."""
@@ -161,13 +158,7 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
-    def publish(
-        self,
-        exchange: Exchange,
-        message: Heard,
-        study: str = "",
-        progress: Progress | None = None,
-    ) -> bool:
+    def publish(self, exchange: Exchange, message: Heard, study: str = "") -> bool:
         """Record the message, then publish it; return whether the exchange now hands it out.
 
         A retry is not recorded twice. It raises an `ExchangeError` if the message could not be
@@ -178,20 +169,14 @@ class Ledger:
             exchange: Where to publish.
             message: The message or the release to publish.
             study: The id of the study that sends it, so that no other study withdraws it.
-            progress: How far the agent has come, if members may see that. Only a hub shows it.
         """
-        if progress is not None and not isinstance(exchange, HubExchange):
-            raise ExchangeError(f"{exchange.address} cannot show progress; only a hub can")
-        entry = _entry("sent", message, exchange.address, study, progress)
+        entry = _entry("sent", message, exchange.address, study)
         what = f"message {entry.sequence} of {entry.agent!r} was not sent because it"
         is_new = self._record(entry, what)
         # What a folder does not hand out, nobody has. Anything else may keep all that it is sent.
         is_out, has_left = False, not isinstance(exchange, OpenExchange)
         try:
-            if isinstance(exchange, HubExchange):
-                is_out = exchange.publish(message, progress)
-            else:
-                is_out = exchange.publish(message)
+            is_out = exchange.publish(message)
         except NotSent:
             has_left = False
             raise
@@ -407,7 +392,6 @@ def _entry(
     message: Heard,
     to: str = "",
     study: str = "",
-    progress: Progress | None = None,
 ) -> Entry:
     return Entry(
         when=_now(),
@@ -421,7 +405,6 @@ def _entry(
         nbytes=message.nbytes,
         content=_encoded(message),
         study=study,
-        progress=progress,
     )
 
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication, Wanted
+from fedbo.exchange.hub.wire import MEDIA_TYPE, Wanted
 from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import AnyMember, BoundedRoute, Running, read_body
@@ -37,7 +37,6 @@ _PACKED: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: _BINARY},
     }
 }
-_publication = msgspec.msgpack.Decoder(Publication)
 _wanted = msgspec.msgpack.Decoder(Wanted)
 
 
@@ -51,8 +50,8 @@ class Outcome(BaseModel):
 
 
 async def _published(request: Request, service: Running, caller: AnyMember) -> bytes:
-    most = await run_in_threadpool(service.most_bytes, caller.federation)
-    return await read_body(request, most)
+    agreed = await run_in_threadpool(service.agreed, caller.federation)
+    return await read_body(request, agreed.most_bytes)
 
 
 async def _asked(request: Request, caller: AnyMember) -> bytes:
@@ -66,27 +65,14 @@ def publish(
     federation: Name,
     body: Annotated[bytes, Depends(_published)],
 ) -> Outcome:
-    """Publish a message of an agent, or its signed withdrawal (`Publication` in MessagePack).
+    """Publish a message of an agent, or its signed withdrawal, as its sender encoded it.
 
     An older message never replaces a newer one; the same message again changes nothing. In a
     federation with a privacy plan, messages are contributions, which nobody else can fetch.
     """
-    try:
-        publication = _publication.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise _not_asked("a publication", error) from None
-    agreed = service.agreed(caller.federation)
-    signed = _signed(caller, agreed, publication.content)
-    if publication.progress is not None and agreed.privacy is not None:
-        raise Refused(
-            "private-federation",
-            "progress is not taken in a federation with a privacy plan, which does not cover it: "
-            "publish without progress",
-        )
+    signed = _signed(caller, service.agreed(caller.federation), body)
     with service.writing() as connection:
-        is_done = store.publish(
-            connection, caller, signed, publication.content, publication.progress
-        )
+        is_done = store.publish(connection, caller, signed, body)
     if isinstance(signed, Withdrawal):
         return Outcome(out=False, was_out=is_done)
     return Outcome(out=is_done)
@@ -113,7 +99,8 @@ def fetch(
     try:
         wanted = _wanted.decode(body)
     except (ValueError, RecursionError) as error:
-        raise _not_asked("what a fetch asks for", error) from None
+        reason = shortened(str(error), 200)
+        raise Refused("wrong-request", f"the body is not what a fetch asks for: {reason}") from None
     if store.is_seen_anew(caller):
         with service.writing() as connection:
             store.note_seen(connection, caller)
@@ -191,11 +178,6 @@ def _check_sender(caller: Caller, sender: str) -> None:
             f"the sender is {shortened(sender)!r}, expected {caller.name!r} or a name that starts "
             f"with {caller.name + '/'!r}",
         )
-
-
-def _not_asked(expected: str, error: Exception) -> Refused:
-    reason = shortened(str(error), 200)
-    return Refused("wrong-request", f"the body is not {expected}: {reason}")
 
 
 def _packed(answer: object) -> Response:

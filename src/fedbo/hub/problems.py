@@ -19,7 +19,6 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "name-taken": (409, "The name is taken"),
     "key-taken": (409, "The key is another member's"),
     "too-many-agents": (409, "The member has too many agents"),
-    "private-federation": (409, "Only contributions are taken in this federation"),
     "no-privacy-plan": (409, "The federation has no privacy plan"),
     "nothing-to-release": (409, "There are no contributions to release"),
     "release-made": (409, "The release was made already"),

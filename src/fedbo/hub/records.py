@@ -52,14 +52,6 @@ class Enrolled(Record):
     file: str = Field(description="The federation file (TOML).")
 
 
-class Reported(Record):
-    """The progress that members report because they want to."""
-
-    trials: int
-    best: float | None = Field(default=None, description="The best score so far.")
-    saved: float | None = Field(default=None, description="The site's own estimate.")
-
-
 class Member(Record):
     """A member and what the hub has of it."""
 
@@ -73,7 +65,6 @@ class Member(Record):
     messages: int = 0
     bytes: int = Field(default=0, description="Of these messages.")
     trials: int = Field(default=0, description="Observations behind these messages.")
-    progress: Reported | None = Field(default=None, description="What its agents report.")
 
 
 class Members(Record):

@@ -30,7 +30,6 @@ from fedbo.identity import KeyPair, KeyRefused
 
 _MOST_KEYS = 100_000  # members that are remembered
 _BURST = 4  # seconds of requests that may come at once
-_BESIDE = 64  # bytes of a publication beside the message
 _LOOK = 60.0  # seconds between two looks for releases that are due
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
@@ -112,7 +111,6 @@ class Service:
         self.keys: KeyPair | None = None  #: what signs private releases
         self._requests = Buckets(settings.rate, _BURST * settings.rate)
         self.agreed = lru_cache(maxsize=1000)(self._agreed)
-        self.most_bytes = lru_cache(maxsize=1000)(self._most_bytes)
 
     def start(self) -> None:
         """Open the database."""
@@ -142,10 +140,6 @@ class Service:
         """Return what the agents of a federation agree on; its list of members may be outdated."""
         with self.reading() as connection:
             return store.find_federation(connection, federation_id).agreed
-
-    def _most_bytes(self, federation_id: int) -> int:
-        """Return how many bytes what a member of a federation publishes has at most."""
-        return self.agreed(federation_id).most_bytes + _BESIDE
 
     def count_request(self, member_id: int) -> None:
         """Count a request of a member; `Refused` if there were too many."""

@@ -25,7 +25,6 @@ from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.hub.client import HubRefused
-from fedbo.exchange.hub.wire import Progress
 from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Heard, Message, Release
@@ -38,23 +37,20 @@ from fedbo.optuna.standing import (
     standing_of,
     withdraw,
 )
-from fedbo.optuna.study import SAVED, SCORED, Mirror, StudyAgent, StudyRecord, end_of, read_record
+from fedbo.optuna.study import SCORED, Mirror, StudyAgent, StudyRecord, end_of, read_record
 from fedbo.space import Direction
 
 _FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
 _LOOKS, _INTERVAL = 200, 0.01  # how often, and at which interval, to look for trials being stored
 _PAUSE = 10.0  # seconds without an attempt after one that failed
 _LEAVING = 5.0  # seconds for everything that is left to be sent when the program ends
-_DRAWS = 16  # replays behind an estimate of trials saved: about a second for 50 trials
-_GROWTH = 1.25  # times as many scores as behind the last estimate make another one
 
 
 class Letter(NamedTuple):
-    """A message to send, what the ledger calls the study that sends it, and its progress."""
+    """A message to send, and what the ledger calls the study that sends it."""
 
     message: Message
     study: str = ""
-    progress: Progress | None = None
 
 
 class Letters(NamedTuple):
@@ -136,13 +132,12 @@ class Mail:
         *,
         every: int | None,
         signed: bool | None,
-        progress: bool,
     ) -> None:
         self.courier = courier
         self.standing: Standing | None = None  # as it was found last
         self._record: StudyRecord | None = None  # of the study, then
         self._agent, self._federation, self._keyring = agent, federation, keyring
-        self._lock, self._signed, self._progress = lock, signed, progress
+        self._lock, self._signed = lock, signed
         if every is None and federation.privacy is not None:
             # How many trials a member has is public, and must not tell when it found a best score.
             every = federation.privacy.least_trials
@@ -150,7 +145,6 @@ class Mail:
         self._has_begun = False
         self._ended: set[int] = set()  # trials that ended here and are in no message yet
         self._messages: list[Heard] | None = None  # that were fetched last
-        self._estimate: tuple[int, float | None] = 0, None  # of trials saved, after so many scores
 
     def begin(self) -> None:
         """Before the first query, wait a moment for the messages of peers."""
@@ -255,32 +249,15 @@ class Mail:
                 if silence := rival(self.courier.ledger, record, standing, other, len(scored)):
                     _warn_of_silence(silence)
                     return Letters()
-            messages, best = Agent.messages([mirror.agent]), mirror.agent.best
+            messages = Agent.messages([mirror.agent])
         if not messages:
             return Letters()
-        progress = None
-        if self._progress and best is not None:
-            progress = Progress(len(scored), best.score, self._saved(len(scored)))
-            if progress.saved is not None:
-                self._agent.study.set_user_attr(SAVED, progress.saved)
-        letter = Letter(messages[0], record.study, progress)
+        letter = Letter(messages[0], record.study)
         counts = due(scored, self._every, self._federation.space.direction)
         is_due = any(scored[n - 1].number in ended for n in counts)
         # Contributions to private releases have a rhythm that does not depend on anything else.
         last = letter if self._federation.privacy is None else None
         return Letters(letter if is_due else None, last)
-
-    def _saved(self, scores: int) -> float | None:
-        """Estimate the trials that peers have saved, with an agent that no query waits for.
-
-        The end of a program does not wait for it either: the last estimate is sent.
-        """
-        if scores >= _GROWTH * self._estimate[0] and threading.main_thread().is_alive():
-            with caller.collect():  # it would repeat the study's own warnings
-                mirror = StudyAgent(self._agent.study, self._agent.options).look()
-            saved = None if mirror is None else mirror.agent.explain(_DRAWS).saved
-            self._estimate = scores, None if saved is None else round(saved.median, 1)
-        return self._estimate[1]
 
 
 def _warn_of_silence(reason: str) -> None:

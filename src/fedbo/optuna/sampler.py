@@ -37,7 +37,7 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
-from fedbo.exchange import Exchange, ExchangeWarning, HubExchange, Ledger, exchange_at
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation.federation import Federation, FederationMismatch
 from fedbo.identity import Keyring, is_installed
 from fedbo.message import Message
@@ -83,8 +83,6 @@ class FederatedSampler(BaseSampler):
             queries to them. Default: False.
         signed: Whether messages are signed with the user's key, or that of the study if it has
             one. Default: they are if the package ``cryptography`` is installed.
-        progress: Whether to tell a hub, for its page, the study's number of trials, its best score
-            and its estimate of the trials that peers have saved. Default: False.
         independent_sampler: Samples what the model does not: parameters that only some trials
             suggest, choices of the study's own if there are such parameters, and all of its own
             in the first trial. Default: Optuna's `TPESampler`, but the middle of each range in the
@@ -112,7 +110,6 @@ class FederatedSampler(BaseSampler):
         every: int | None = None,
         clip: bool = False,
         signed: bool | None = None,
-        progress: bool = False,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         ledger: Ledger | None = None,
@@ -127,23 +124,13 @@ class FederatedSampler(BaseSampler):
             raise ValueError(
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
-        if progress and not isinstance(exchange, HubExchange):
-            raise ValueError(
-                f"progress is True, but only a hub shows progress, and the exchange is {exchange}: "
-                "the address of a hub begins with https://"
-            )
-        if progress and federation is not None and federation.privacy is not None:
-            raise ValueError(
-                "progress is True, but a privacy plan does not cover it, because a best score says "
-                "something about trials: leave it out"
-            )
         if signed and not is_installed():
             raise ValueError(
                 "signed is True, but the package cryptography is not installed: pip install "
                 "'fedbo[identity]'"
             )
         self.federation, self.exchange, self.name = federation, exchange, name
-        self._mail_options: Any = {"every": every, "signed": signed, "progress": progress}
+        self._mail_options: Any = {"every": every, "signed": signed}
         self._options = Options(
             federation=federation,
             policy=TipsThenPool() if policy is None else policy,

@@ -51,7 +51,6 @@ QUERY = "fedbo:query"  # an attribute of trials
 RECORD = "fedbo:agent:"  # an attribute of the study, followed by a token
 KEY = "fedbo:key"  # an attribute of the study
 SOURCE, PEERS = "fedbo:source", "fedbo:peers"  # user attributes of trials
-SAVED = "fedbo:trials-saved"  # a user attribute of the study
 
 _TOLD = Origin("told")
 _HUGE = 1e300  # for infinity

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.agent import Agent
-from fedbo.exchange import Ledger, Progress
+from fedbo.exchange import Ledger
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.identity import KeyPair
@@ -51,8 +51,7 @@ def play(demo: Demo, repeat: int, hub: str, invitation: str, folder: Path) -> Re
         received += agent.receive(exchange.fetch(federation))
         scores[MODES.index("together"), site] = _tuned(agent, images[site], demo.trials)
         message = agent.message()
-        best = None if agent.best is None else agent.best.score
-        Ledger().publish(exchange, message, progress=Progress(len(agent.trials), best=best))
+        Ledger().publish(exchange, message)
         nbytes = max(nbytes, message.nbytes)
     return Repeat(repeat, scores, received, nbytes)
 

@@ -22,7 +22,7 @@ from fedbo.exchange.choice import (
 from fedbo.exchange.errors import NotSent
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
-from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Progress, Wanted
+from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Wanted
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
 from fedbo.identity.keyring import Keyring
@@ -66,16 +66,13 @@ class HubExchange(Exchange):
         # A copy has no token and no connection. It fetches for itself.
         return type(self), (self.address, self.keyring)
 
-    def publish(self, message: Heard, progress: Progress | None = None) -> bool:
-        """Hand out a message, as `Exchange.publish` says; the hub's page shows the progress."""
+    def publish(self, message: Heard) -> bool:
         if isinstance(message, Release):
             raise NotSent(
                 f"releases at {self.address} are made by the hub itself, and nobody can publish "
                 "one there: whoever runs it makes them with fedbo hub release"
             )
-        if progress is not None and message.kind == "contribution":
-            raise NotSent("a privacy plan does not cover progress: publish without it")
-        return self.member(message.fingerprint, message.sender).publish(message, progress)
+        return self.member(message.fingerprint, message.sender).publish(message)
 
     def fetch(self, federation: Federation) -> list[Heard]:
         mine = self.member(federation.fingerprint)

@@ -22,8 +22,6 @@ from fedbo.exchange.hub.wire import (
     Listed,
     Listing,
     News,
-    Progress,
-    Publication,
     Wanted,
 )
 from fedbo.federation.federation import Federation
@@ -70,10 +68,9 @@ class Member:
     def __repr__(self) -> str:
         return f"Member({self.membership!r})"
 
-    def publish(self, content: Message | Withdrawal, progress: Progress | None = None) -> bool:
+    def publish(self, content: Message | Withdrawal) -> bool:
         """Publish a message or a signed withdrawal; return whether it is handed out now."""
-        publication = msgspec.msgpack.encode(Publication(content.encode(), progress))
-        answer = self._send("PUT", "/messages", publication, MEDIA_TYPE)
+        answer = self._send("PUT", "/messages", content.encode(), MEDIA_TYPE)
         is_out: _IsOut = self._client.read(msgspec.json.Decoder(_IsOut), answer)
         return is_out.out
 

@@ -6,7 +6,6 @@ signature covers; neither side packs it anew.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import msgspec
@@ -17,8 +16,6 @@ from fedbo.message.message import MOST_PEERS
 MOST_HANDED = 4 * MOST_PEERS
 #: How many bytes of messages a hub hands out in one answer at most.
 ANSWER_BYTES = 2**27
-#: How many trials an agent can report at most; it can have saved, or lost, as many.
-MOST_TRIALS = 2**31 - 1
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
 _LATEST = 2e11  # in the year 8307: datetime knows it
@@ -29,33 +26,6 @@ _Gone = Annotated[tuple[int, ...], msgspec.Meta(max_length=10**6)]
 
 class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     pass
-
-
-class Progress(_Wire, frozen=True):
-    """How far an agent has come, for the page of its hub. A score is as secret as a trial:
-    nothing is reported unless the site asks for it.
-    """
-
-    trials: int  # that it has told
-    best: float | None = None  # its best score so far
-    saved: float | None = None  # its own estimate of trials saved
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.trials <= MOST_TRIALS:
-            raise ValueError(f"trials is {self.trials}, expected 0 to {MOST_TRIALS}")
-        for name in ("best", "saved"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{name} is {value!r}, expected a finite number")
-        if self.saved is not None and abs(self.saved) > MOST_TRIALS:
-            raise ValueError(f"saved is {self.saved!r}, expected {-MOST_TRIALS} to {MOST_TRIALS}")
-
-
-class Publication(_Wire, frozen=True):
-    """A message or a signed withdrawal that a member publishes, as its sender encoded it."""
-
-    content: bytes
-    progress: Progress | None = None  # for the page, while this message is the latest
 
 
 class Wanted(_Wire, frozen=True):

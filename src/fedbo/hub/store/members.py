@@ -22,7 +22,7 @@ from fedbo.exchange.hub.proof import hashed
 from fedbo.federation.federation import Federation
 from fedbo.hub.names import check_person
 from fedbo.hub.problems import Refused
-from fedbo.hub.records import Enrolled, Member, Members, Reported
+from fedbo.hub.records import Enrolled, Member, Members
 from fedbo.hub.store.credentials import new_token
 from fedbo.hub.store.federations import open_invitation
 from fedbo.hub.store.schema import federation, invitation, member, message
@@ -94,8 +94,7 @@ def members(
     sort = member.c.name if order == "name" else member.c.seen.desc()
     query = select(*_COLUMNS).where(*wanted).order_by(sort, member.c.id)
     rows = [*connection.execute(query.offset(offset).limit(most)).mappings()]
-    is_larger_best = row.agreed.space.direction == "maximize"
-    sums = _sums(connection, [each["id"] for each in rows], is_larger_best=is_larger_best)
+    sums = _sums(connection, [each["id"] for each in rows])
     return Members(
         matching=matching or 0,
         rows=[
@@ -204,20 +203,14 @@ def _locked(connection: Connection, caller: Caller) -> FederationRow:
     return row
 
 
-def _sums(
-    connection: Connection, ids: list[int], *, is_larger_best: bool
-) -> dict[int, dict[str, Any]]:
-    """Sum up what is kept of each of these members, and what they report."""
-    best = func.max if is_larger_best else func.min
+def _sums(connection: Connection, ids: list[int]) -> dict[int, dict[str, Any]]:
+    """Sum up what is kept of each of these members."""
     agents = (
         select(
             message.c.member,
             func.count().label("messages"),
             func.sum(func.length(message.c.content)).label("bytes"),
             func.max(message.c.t_n).label("trials"),
-            func.sum(message.c.trials).label("reported"),
-            best(message.c.best).label("best"),
-            func.sum(message.c.saved).label("saved"),
         )
         .where(message.c.member.in_(ids), message.c.is_out)
         .group_by(message.c.member, message.c.sender)
@@ -225,23 +218,11 @@ def _sums(
     )
     totals = [
         cast(func.sum(agents.c[name]), BigInteger).label(name)  # PostgreSQL's sums are decimal
-        for name in ("messages", "bytes", "trials", "reported")
+        for name in ("messages", "bytes", "trials")
     ]
-    query = select(
-        agents.c.member,
-        func.count().label("agents"),
-        *totals,
-        best(agents.c.best).label("best"),
-        func.sum(agents.c.saved).label("saved"),
-    ).group_by(agents.c.member)
-    sums = {}
-    for columns in map(dict, connection.execute(query).mappings()):
-        number = columns.pop("member")
-        reported, score, saved = (columns.pop(name) for name in ("reported", "best", "saved"))
-        if reported is not None:
-            columns["progress"] = Reported(trials=reported, best=score, saved=saved)
-        sums[number] = columns
-    return sums
+    query = select(agents.c.member, func.count().label("agents"), *totals)
+    rows = connection.execute(query.group_by(agents.c.member)).mappings()
+    return {columns.pop("member"): columns for columns in map(dict, rows)}
 
 
 def _check_free(agreed: Federation, name: str) -> None:
@@ -310,9 +291,6 @@ def take_back_messages(connection: Connection, federation_id: int, ids: list[int
         is_out=False,
         content=b"",
         t_n=0,
-        trials=None,
-        best=None,
-        saved=None,
         changed=time.time(),
         cursor=bindparam("new"),
     )

@@ -26,7 +26,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
-from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News, Progress
+from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News
 from fedbo.hub.problems import Refused
 from fedbo.hub.store.members import take_back_messages
 from fedbo.hub.store.schema import hub, message, release
@@ -48,15 +48,10 @@ from fedbo.message.signed import MOST_AGENTS
 MOST_NAMES = 256
 _RELEASE = 1  # the number of the latest release, which takes the place of the one before
 _CURSOR = re.compile(r"([0-9a-f]+)\.([0-9]{1,18})")
-_UNREPORTED: dict[str, float | None] = {"trials": None, "best": None, "saved": None}
 
 
 def publish(
-    connection: Connection,
-    caller: Caller,
-    signed: Message | Withdrawal,
-    content: bytes,
-    progress: Progress | None = None,
+    connection: Connection, caller: Caller, signed: Message | Withdrawal, content: bytes
 ) -> bool:
     """Put a message or a signed withdrawal in its place.
 
@@ -84,9 +79,6 @@ def publish(
             return False
     if not was_out:
         _check_agents(connection, caller, signed, len(content))
-    reported: dict[str, float | None] = _UNREPORTED
-    if is_message and progress is not None:
-        reported = {"trials": progress.trials, "best": progress.best, "saved": progress.saved}
     (cursor,) = take_cursors(connection, place.id)
     values = {
         "member": caller.id,
@@ -96,7 +88,6 @@ def publish(
         "content": content,
         "cursor": cursor,
         "changed": time.time(),
-        **reported,
     }
     if row is None:
         origin = {"federation": place.id, "sender": signed.sender, "key": signed.key}

@@ -114,9 +114,6 @@ message = Table(
     Column("content", LargeBinary, nullable=False),  # the message, its withdrawal, or empty
     Column("cursor", BigInteger, nullable=False),
     Column("changed", _Time, nullable=False),
-    Column("trials", BigInteger),  # what the sender reported with it; NULL: nothing
-    Column("best", Float(53)),  # its best score so far
-    Column("saved", Float(53)),  # its own estimate of trials saved
     UniqueConstraint("federation", "sender", "key"),
     Index("message_cursor", "federation", "cursor"),
     sqlite_autoincrement=True,

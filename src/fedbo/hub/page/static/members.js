@@ -1,7 +1,7 @@
 // The table of members, of which the hub sends one page at a time.
 
 import { $, h, keyed, set, show, text } from "./dom.js";
-import { ago, bytes, count, date, iso, moment, plural, score, shortKey } from "./format.js";
+import { ago, bytes, count, date, iso, moment, shortKey } from "./format.js";
 
 const COLUMNS = [
   { id: "name", label: "Name", sort: "name" },
@@ -11,7 +11,6 @@ const COLUMNS = [
   { id: "messages", label: "Messages", number: true },
   { id: "bytes", label: "Size", number: true, title: "Size of the messages" },
   { id: "key", label: "Key" },
-  { id: "progress", label: "Progress" },
   { id: "manage", label: "" },
 ];
 
@@ -83,7 +82,7 @@ function create(row) {
 }
 
 function fill(node, row, me) {
-  const { name, seen, agents, trials, messages, bytes: size, key, progress, manage: last } = node.cells_;
+  const { name, seen, agents, trials, messages, bytes: size, key, manage: last } = node.cells_;
   set(node, "class", row.is_revoked ? "revoked" : row.name === me ? "own" : false);
   text(name.children[0], row.name);
   text(name.children[1], row.is_revoked ? "revoked" : row.name === me ? "you" : "");
@@ -96,14 +95,5 @@ function fill(node, row, me) {
   text(size, bytes(row.bytes));
   text(key.firstChild, row.key ? shortKey(row.key) : "unsigned");
   set(key.firstChild, "title", row.key || "Its messages are not signed");
-  text(progress, row.progress ? reported(row.progress) : "not shared");
-  set(progress, "class", row.progress ? "progress" : "progress faint");
   last.row = row;
-}
-
-function reported({ trials, best, saved }) {
-  const parts = [plural(trials, "trial")];
-  if (best !== null) parts.push(`best ${score(best)}`);
-  if (saved !== null) parts.push(`${score(Math.round(saved))} saved`);
-  return parts.join(", ");
 }

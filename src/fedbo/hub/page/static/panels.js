@@ -28,7 +28,7 @@ export function figures(found, isPrivate) {
   );
 }
 
-/** What a federation with a privacy plan shows in place of progress. */
+/** The releases of a federation with a privacy plan. */
 export function releases(found) {
   show($("releases-card"), found !== null);
   if (found === null) return;
