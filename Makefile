@@ -5,8 +5,9 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
+NEWEST_TESTS = $(addprefix tests/,hub exchange privacy optuna_front identity message federation)
 
-.PHONY: help demo lint test test-all test-flower chromium wheel docs docs-serve bench house transfer clean
+.PHONY: help demo lint test test-all test-flower test-newest chromium wheel docs docs-serve bench house transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,8 +16,8 @@ help:  ## show this list
 demo: $(or $(wildcard .venv/stamp),.venv/demo-stamp)  ## run a hub and ten sites on this machine
 	.venv/bin/fedbo demo
 
-test test-all test-flower: export OMP_NUM_THREADS = 1
-test test-all test-flower: export OPENBLAS_NUM_THREADS = 1
+test test-all test-flower test-newest: export OMP_NUM_THREADS = 1
+test test-all test-flower test-newest: export OPENBLAS_NUM_THREADS = 1
 
 # All extras are installed together, so pip check shows whether one environment can hold them.
 lint: .venv/stamp
@@ -38,6 +39,12 @@ test-all: lint chromium .optuna4/stamp  ## the same with the long ones: kills, t
 
 test-flower: .venv/stamp  ## deploy a real Flower fleet on this machine, with TLS and keys (2 minutes)
 	.venv/bin/pytest -q -m fleet
+
+# Today's versions of everything but flwr, which holds others back. `pip install` brings them to users: what breaks shows here first.
+test-newest: chromium  ## test hub, exchanges, privacy and Optuna with today's versions of all packages (8 minutes)
+	$(call venv,.venv-newest)
+	.venv-newest/bin/pip install -qq --upgrade --upgrade-strategy eager -e '.[optuna,hub,privacy,cluster,dev]'
+	.venv-newest/bin/pytest -q -n auto --dist worksteal -m 'not slow and not fleet' $(NEWEST_TESTS)
 
 # The hub's page is tested in a browser, and lsof ends Flower's server. Where apt cannot be used, their tests are skipped and say why.
 chromium:
@@ -83,13 +90,13 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 	.venv/bin/python benchmarks/picture.py $(TRANSFER)/regret.png $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-bench .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
+	rm -rf .venv .venv-bench .venv-newest .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
 	rm -rf docs/evidence/drawn docs/how/pictures docs/reference/cli.md docs/reference/http.md
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
-	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,identity,cluster,experiments,dev]'
+	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,identity,cluster,experiments,dev,docs]'
 	@touch $@
 
 # The oldest Optuna that fedbo supports, in front of the tested one. Both need the same packages.

@@ -54,9 +54,10 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 import fedbo
+from fedbo.federation.calibration import STEP
 from fedbo.privacy import Plan, Release, Source, epsilon, mechanisms, release
 from fedbo.privacy.noise import SECRET
-from fedbo.privacy.release import STEP, STEPS
+from fedbo.privacy.release import STEPS
 
 Floats = NDArray[np.float64]
 Sampler = Callable[..., NDArray[np.int64]]

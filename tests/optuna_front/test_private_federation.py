@@ -8,6 +8,7 @@ from typing import Any
 import optuna
 import pytest
 from contracts.releases import contribution, released
+from msgspec.structs import replace
 
 from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger
@@ -70,6 +71,21 @@ def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
     later, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"))
     go_on(sampler, study, 2)
     assert Ledger().releases(OURS) == [made, later]
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_a_release_with_other_noise_than_planned_is_neither_heard_nor_recorded(
+    factor: float, tmp_path: Path
+) -> None:
+    one = released(OURS)
+    exchange = FolderExchange(tmp_path / "exchange")
+    exchange.publish(replace(one, votes_scale=factor * one.votes_scale))
+    sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0)
+    study = optuna.create_study(sampler=sampler)
+    with pytest.warns(ExchangeWarning, match="noise than the plan asks for"):
+        go_on(sampler, study, 2)
+    assert sampler.agent is not None and len(sampler.agent.inbox) == 0
+    assert Ledger().releases(OURS) == []
 
 
 def test_no_more_is_contributed_when_a_promise_was_broken(tmp_path: Path) -> None:

@@ -14,15 +14,14 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from fedbo.federation.calibration import gaussian_delta, gaussian_sigma
 from fedbo.privacy import Mechanism
 from fedbo.privacy.accounting import (
     Gaussian,
     Laplace,
     epsilon,
     epsilon_basic,
-    gaussian_delta,
     gaussian_epsilon,
-    gaussian_sigma,
 )
 
 DELTA = 1e-3

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbo import Federation, Float
+from fedbo.federation.calibration import STEP
 from fedbo.identity import KeyRefused, verify
 from fedbo.message import Message
 from fedbo.privacy import BudgetSpent, Plan, Release, next_release, one_each, signal, spent
 from fedbo.privacy.budget import is_due, releases_made
-from fedbo.privacy.release import STEP, STEPS
+from fedbo.privacy.release import STEPS
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)

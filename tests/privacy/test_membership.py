@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
+from fedbo.federation.calibration import gaussian_delta
 from fedbo.privacy import Source, mechanisms
-from fedbo.privacy.accounting import gaussian_delta
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attack" / "membership.py"
 

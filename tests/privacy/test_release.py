@@ -18,12 +18,12 @@ from privacy.test_contribution import SPACES
 
 from fedbo import FTS, Agent, Policy, TipsThenPool
 from fedbo.federation import Federation
+from fedbo.federation.calibration import STEP, gaussian_sigma
 from fedbo.message import Message, MessageRefused
 from fedbo.model.features import POINTS
 from fedbo.privacy import Plan, Release, Simulated, epsilon, mechanisms, release
-from fedbo.privacy.accounting import gaussian_sigma
 from fedbo.privacy.contribution import shape, to_shape, unit
-from fedbo.privacy.release import DRAWS, STEP, STEPS, draws, mean_and_spread, voted_points
+from fedbo.privacy.release import DRAWS, STEPS, draws, mean_and_spread, voted_points
 from fedbo.space import Float
 
 SQUARE = Federation({"x": Float(0, 1), "y": Float(0, 1)})

@@ -33,7 +33,7 @@ from fedbo.policy.base import Policy, checked_query
 from fedbo.policy.feasibility import Feasibility
 from fedbo.policy.pool import TipsThenPool
 from fedbo.policy.target import Origin, Target
-from fedbo.privacy.release import check_noise, held_draws
+from fedbo.privacy.release import held_draws
 from fedbo.space.axis import Parameter, Value
 from fedbo.space.space import Part, extended
 
@@ -287,9 +287,7 @@ class Agent:
         return self.inbox.remove(gone)
 
     def _check(self, message: Heard) -> None:
-        if isinstance(message, Release):
-            check_noise(self.federation, message)
-        elif self.federation.privacy is not None:
+        if isinstance(message, Message) and self.federation.privacy is not None:
             raise MessageRefused(
                 f"the message of {message.sender!r} is a contribution, which is for "
                 f"{self.federation.privacy.by!r} only: agents hear its releases"

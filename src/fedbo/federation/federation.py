@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedbo import files
 from fedbo.federation import file
+from fedbo.federation.calibration import noise_fault
 from fedbo.federation.plan import Plan
 from fedbo.message.compact import Compact, packed_bytes
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
@@ -340,7 +341,7 @@ class Federation:
         sizes = len(release.votes), release.coordinates
         if sizes != (expected := (len(self.cells), k)) or release.squared > k:
             return f"it has votes for {sizes[0]} cells and {sizes[1]} coordinates, not {expected}"
-        return None
+        return noise_fault(plan, release)
 
     def difference(self, other: Federation) -> str | None:
         """Describe the first difference; return None if there is none."""

@@ -31,27 +31,26 @@ over the real numbers, and ``steps`` says how fine its grid is.
   discrete Gaussian noise of variance σ², up to such factors, and was made from the noisy value
   without looking at the data again. The accountant subtracts the 9, and neglects the factors.
 
-References: Balle and Wang (Improving the Gaussian mechanism, 2018); Canonne, Kamath and Steinke
-(The discrete Gaussian for differential privacy, 2020); Doroshenko et al. (Connect the dots, 2022),
-whose privacy loss distributions (PLD) are those of dp-accounting.
+References: Canonne, Kamath and Steinke (The discrete Gaussian for differential privacy, 2020);
+Doroshenko et al. (Connect the dots, 2022), whose privacy loss distributions (PLD) are those of
+dp-accounting.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
-from scipy.special import log_ndtr
+
+from fedbo.federation.calibration import gaussian_delta, smallest
 
 #: Below this δ, rounding errors of a PLD (it is composed by Fourier transforms) would count.
 LEAST_DELTA = 1e-12
 
 _SPREAD = 3.0  # steps: see "Discrete noise"
-_PRECISION = 1e-13  # of σ and ε, relative
 _POINTS = 1000  # of a PLD between 0 and ε, at least
 _MOST_POINTS = 100_000  # of a PLD altogether, about
 _MEANINGLESS = 500.0  # an ε beyond which no PLD is computed: its numbers would overflow
@@ -146,20 +145,6 @@ class Gaussian(msgspec.Struct, frozen=True):
         )
 
 
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Return the smallest δ of Gaussian releases at ε ≥ 0, exactly.
-
-    >>> round(gaussian_delta(1 / 2.575, 1.0), 5)
-    0.001
-    """
-    if mu == 0 or math.isinf(epsilon):
-        return 0.0
-    # Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), without e^ε, which may overflow
-    first = log_ndtr(mu / 2 - epsilon / mu)
-    second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return float(-np.exp(first) * np.expm1(min(second - first, 0.0)))
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε of Gaussian releases at δ, exactly.
 
@@ -174,19 +159,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     # Concentrated differential privacy gives an ε that is certainly large enough.
     enough = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
-    return _smallest(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, enough)
-
-
-def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Return the smallest multiplier z of Gaussian noise for (ε, δ), 0 < δ < 1 (Balle and Wang).
-
-    >>> round(gaussian_sigma(1.0, 1e-3), 3), round(gaussian_sigma(1.0, 1e-5), 3)
-    (2.575, 3.731)
-    """
-    logs = -math.log(delta)
-    # As in `gaussian_epsilon`: √ρ = √(log 1/δ + ε) − √(log 1/δ), z² = 1 / 2ρ
-    enough = (math.sqrt(logs + epsilon) + math.sqrt(logs)) / (math.sqrt(2) * epsilon)
-    return _smallest(lambda z: gaussian_delta(1.0 / z, epsilon) <= delta, enough)
+    return smallest(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, enough)
 
 
 def epsilon(mechanisms: Iterable[Mechanism], delta: float) -> float:
@@ -203,7 +176,7 @@ def epsilon(mechanisms: Iterable[Mechanism], delta: float) -> float:
     Raises:
         ModuleNotFoundError: The package dp-accounting is needed and is not installed.
 
-    >>> both = Laplace(scale=1.0, steps=64), Gaussian(gaussian_sigma(1.0, 1e-3))
+    >>> both = Laplace(scale=1.0, steps=64), Gaussian(multiplier=2.575)
     >>> round(epsilon(both, 1e-3), 3), round(epsilon_basic(both, 1e-3), 3)
     (1.914, 2.0)
     """
@@ -246,18 +219,6 @@ def _library() -> Any:
             "dp-accounting, which fedbo does not install by default: pip install 'fedbo[privacy]'"
         ) from error
     return dp_accounting
-
-
-def _smallest(is_safe: Callable[[float], bool], enough: float) -> float:
-    """Return the smallest safe value, from above: what is returned was found to be safe."""
-    low, high = 0.0, enough
-    while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        if is_safe(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 def _check_positive(name: str, value: float) -> None:

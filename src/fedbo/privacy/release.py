@@ -34,34 +34,35 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 from msgspec.structs import replace
 
+from fedbo.federation.calibration import (
+    STEP,
+    second_moments_of,
+    sums_deviation,
+    sums_variance,
+    votes_scale,
+)
 from fedbo.federation.federation import Federation
-from fedbo.federation.plan import Plan
-from fedbo.message import Message, MessageRefused
+from fedbo.message import Message
 from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
 from fedbo.model.features import POINTS
 from fedbo.model.kernel import Array
-from fedbo.privacy.accounting import Gaussian, Laplace, gaussian_sigma
+from fedbo.privacy.accounting import Gaussian, Laplace
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
 from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_laplace
 
-#: The unit of the sums.
-STEP = 2.0**-20
 #: The unit of the votes is 1/64: with a finer grid, Laplace and Gaussian noise together cost less.
 STEPS = 64
 #: Number of cells that a release recommends.
 FIRST = 3
 
-_DISCRETE = 9  # what the accountant subtracts from the variance of discrete noise
 _BELOW = 1.0 - 2.0**-40  # so that rounding errors of v cannot make it longer than √(1 + c²)
 _CLAIM = 10  # times the usual number of trials
-_MANY = 300  # members from which the second moments of all coordinates are worth their noise
 
 
 def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
@@ -71,28 +72,6 @@ def mechanisms(published: Release) -> tuple[Laplace, Gaussian]:
         Laplace(published.votes_scale, steps=STEPS),
         Gaussian(published.sums_deviation / largest, steps=int(largest / STEP)),
     )
-
-
-def votes_scale(plan: Plan) -> Fraction:
-    """Return the scale of the noise of the votes, in votes."""
-    return 2 * plan.releases / Fraction(plan.epsilon)
-
-
-def _sums_variance(plan: Plan, c: float) -> Fraction:
-    """Return the variance of the noise of the sums, in steps²."""
-    sigma2 = plan.releases * Fraction(gaussian_sigma(plan.epsilon / 2, plan.delta)) ** 2
-    return sigma2 * (1 + Fraction(c) ** 2) / Fraction(STEP) ** 2 + _DISCRETE
-
-
-def mean_noise(plan: Plan, members: int) -> float:
-    """Return s, the standard deviation of the noise in each coordinate of the mean."""
-    c, _ = _second_moments_of(members, 1)
-    return math.sqrt(_sums_variance(plan, c)) * STEP / members
-
-
-def _second_moments_of(members: int, d: int) -> tuple[float, int]:
-    """Return c and e, for so many members."""
-    return (1.0, d) if members >= _MANY else (0.5, min(6, d))
 
 
 def release(
@@ -131,7 +110,7 @@ def composed(
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
     plan, d = federation.require_plan(), federation.shape_coordinates
-    c, e = _second_moments_of(len(contributions), d)
+    c, e = second_moments_of(len(contributions), d)
     votes = np.zeros(len(federation.cells), dtype=np.int64)
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
     present = [message for message in contributions if message is not None]
@@ -156,7 +135,7 @@ def composed(
         votes=tuple(votes.tolist()),
         votes_scale=float(votes_scale(plan)),
         sums=tuple(sums.tolist()),
-        sums_deviation=math.sqrt(_sums_variance(plan, c)) * STEP,
+        sums_deviation=sums_deviation(plan, c),
         weight=c,
         squared=e,
     )
@@ -165,28 +144,10 @@ def composed(
 def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
     """Return what `composed` returned with its noise, which may leave."""
     plan = federation.require_plan()
-    scale, variance = votes_scale(plan) * STEPS, _sums_variance(plan, quiet.weight)
+    scale, variance = votes_scale(plan) * STEPS, sums_variance(plan, quiet.weight)
     votes = quiet.votes + discrete_laplace(scale, len(quiet.votes), source=source)
     sums = quiet.sums + discrete_gaussian(variance, len(quiet.sums), source=source)
     return replace(quiet, votes=tuple(votes.tolist()), sums=tuple(sums.tolist()))
-
-
-def check_noise(federation: Federation, published: Release) -> None:
-    """Refuse a release with less noise than was planned; rounding errors do not count."""
-    plan = federation.require_plan()
-    for name, value, needed in (
-        ("votes_scale", published.votes_scale, float(votes_scale(plan))),
-        (
-            "sums_deviation",
-            published.sums_deviation,
-            math.sqrt(_sums_variance(plan, published.weight)) * STEP,
-        ),
-    ):
-        if value < needed * (1.0 - 1e-9):
-            raise MessageRefused(
-                f"release {published.sequence} of {published.sender!r}: {name} is {value:g}, "
-                f"expected {needed:g}: it has less noise than the plan asks for"
-            )
 
 
 # What a target makes of a release

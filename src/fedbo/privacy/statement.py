@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fedbo.federation.calibration import mean_noise, votes_scale
 from fedbo.federation.federation import Federation
 from fedbo.federation.plan import ENOUGH
 from fedbo.message import Release
 from fedbo.privacy.accounting import epsilon, epsilon_basic
-from fedbo.privacy.release import mean_noise, mechanisms, votes_scale
+from fedbo.privacy.release import mechanisms
 
 _LARGE = 20.0  # an ε from which e^ε has too many digits to read
 
