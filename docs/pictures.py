@@ -20,6 +20,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 import fedbo
+from fedbo.federation.shared import Shared
 from fedbo.insight.colours import COLOURS
 from fedbo.model.gp import GP, Hyper
 from fedbo.model.linear import Regression
@@ -120,7 +121,7 @@ def posterior() -> Figure:
 def features() -> Figure:
     """A few of the shared functions, and the belief as their sum."""
     figure, axes = panels(2)
-    phi, (y, centre, unit) = LINE_FEDERATION.phi, standard()
+    phi, (y, centre, unit) = Shared.of(LINE_FEDERATION).phi, standard()
     for m, colour in zip((0, 2, 5, 6), (GREEN, PINK, ORANGE, BLUE), strict=True):
         axes[0].plot(LINE, np.cos(phi.s[m] * LINE + phi.b[m]), color=colour)
     axes[0].set_title("four of 100 features")
@@ -140,7 +141,7 @@ def message() -> Figure:
     figure, axes = panels(2)
     agent = on_line("site-a", TRIED, 0.0)
     sent, (y, *_) = agent.message(), standard()
-    regression = Regression(LINE_FEDERATION.phi, LINE_FEDERATION.noise_variance)
+    regression = Regression(Shared.of(LINE_FEDERATION).phi, LINE_FEDERATION.noise_variance)
     regression.add(TRIED[:, None])
     mean = regression.posterior(y).predict(LINE[:, None])[0]
     axes[0].plot(LINE, mean - mean.mean(), color=BLUE, label="its belief")
@@ -151,8 +152,8 @@ def message() -> Figure:
     peers = Peers(LINE_FEDERATION, held.inbox, np.empty((0, 1)), np.empty(0))
     axes[1].plot(LINE, peers.values(LINE[:, None])[:, 0], color=BLUE, label="rounded mean")
     axes[1].axvline(float(peers.tips[0, 0]), color=GREEN, label="tip")
-    cells = LINE_FEDERATION.nearest_cells(LINE[:, None])
-    counts = LINE_FEDERATION.counts(TRIED[:, None])
+    cells = Shared.of(LINE_FEDERATION).nearest_cells(LINE[:, None])
+    counts = Shared.of(LINE_FEDERATION).counts(TRIED[:, None])
     low = axes[1].get_ylim()[0] - 0.6
     for cell in np.unique(cells):
         inside = LINE[cells == cell]

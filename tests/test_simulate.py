@@ -12,6 +12,7 @@ import pytest
 
 from fedbo import FTS, TS, Agent, Federation, Float
 from fedbo.agent.settings import Settings
+from fedbo.federation.shared import Shared
 from fedbo.policy import Policy, Query, Target
 from fedbo.privacy import Plan
 from fedbo.simulate import Party, simulate
@@ -19,7 +20,7 @@ from fedbo.table import Table
 
 M = 10
 FEDERATION = Federation({"x": Float(0, 1)}, features=M)
-SENT = FEDERATION.coordinates + 1 + len(FEDERATION.cells)
+SENT = Shared.of(FEDERATION).coordinates + 1 + len(Shared.of(FEDERATION).cells)
 
 
 class Listed(Policy, frozen=True):

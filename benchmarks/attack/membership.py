@@ -55,6 +55,7 @@ from scipy.stats import beta
 
 import fedbo
 from fedbo.federation.calibration import STEP
+from fedbo.federation.shared import Shared
 from fedbo.privacy import Plan, Release, Source, epsilon, mechanisms, release
 from fedbo.privacy.noise import SECRET
 from fedbo.privacy.release import STEPS
@@ -109,7 +110,7 @@ class Attacked:
         self.what, self.source = what, source
         plan = Plan(epsilon=what.epsilon, delta=what.delta)
         self.federation = fedbo.Federation(SPACES[what.space], privacy=plan)
-        last = len(self.federation.cells) - 1
+        last = len(Shared.of(self.federation).cells) - 1
         target = self.contribution("target", last, int(what.target == "orthogonal"))
         present = min(OTHERS, what.members - 1)
         empty = [None] * (what.members - 1 - present)
@@ -121,8 +122,9 @@ class Attacked:
     def contribution(self, sender: str, cell: int, coordinate: int) -> fedbo.Message:
         """Return a vote for a cell, and a shape that is one coordinate."""
         return fedbo.Message.of_contribution(
-            np.eye(self.federation.shape_coordinates)[coordinate],
+            np.eye(Shared.of(self.federation).shape_coordinates)[coordinate],
             cell,
+            basis=Shared.of(self.federation).basis.digest,
             fingerprint=self.federation.fingerprint,
             sender=sender,
             sequence=10,

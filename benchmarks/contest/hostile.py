@@ -49,6 +49,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import fedbo
+from fedbo.federation.shared import Shared
 from fedbo.message.compact import Compact
 from fedbo.model.summary import quantise
 from fedbo_paper.harness.intervals import TAILS, Effect, Floats, resamples
@@ -118,7 +119,7 @@ class Scene:
     @cached_property
     def points(self) -> Floats:
         """ψ of all points, (n, k)."""
-        return self.agreed.basis.coordinates(self.ground.X)
+        return Shared.of(self.agreed).basis.coordinates(self.ground.X)
 
     @cached_property
     def bad(self) -> Floats:
@@ -204,7 +205,8 @@ def only_noise(message: fedbo.Message, rng: np.random.Generator) -> fedbo.Messag
     norm = np.linalg.norm(message.nu.astype(float))
     levels, _ = quantise(rng.standard_normal(message.M)[None], rng)
     step = float(norm / np.linalg.norm(levels))
-    return replace(message, body=Compact.pack(levels[0] * bool(step), step, message.counts, b""))
+    sent = levels[0] * bool(step), step, message.counts, b"", message.basis
+    return replace(message, body=Compact.pack(*sent))
 
 
 def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
@@ -214,7 +216,7 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     that it knows least about. So hardly anything changes where it has made trials. It claims as
     many trials as can be sent.
     """
-    m, R = (numbers.astype(float) for numbers in scene.agreed.held(message).content)
+    m, R = (numbers.astype(float) for numbers in Shared.of(scene.agreed).held(message).content)
     Psi = scene.points[scene.bad]
     shared = Psi - Psi @ R.T @ R  # covariances of the points with all coordinates, (bad, k)
     variance = np.einsum("ij,ij->i", shared, Psi)
@@ -222,8 +224,8 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     wanted = float((scene.points @ m).max()) + PRAISE
     m += shared[n] * (wanted - Psi[n] @ m) / max(variance[n], 1e-9)
     levels, scales = quantise(m[None], np.random.default_rng(0))
-    counts = np.full(len(scene.agreed.cells), SATURATED)
-    body = Compact.pack(levels[0], float(scales[0]), counts, b"")
+    counts = np.full(len(Shared.of(scene.agreed).cells), SATURATED)
+    body = Compact.pack(levels[0], float(scales[0]), counts, b"", message.basis)
     return replace(message, t_n=int(counts.sum()), body=body)
 
 

@@ -25,6 +25,7 @@ from fedbo import (
     Settings,
     TipsThenPool,
 )
+from fedbo.federation.shared import Shared
 from fedbo.message import Kind
 from fedbo_paper.preset import PaperSettings
 
@@ -129,7 +130,11 @@ class TestMessages:
         for x in np.linspace(0, 1, 30):
             agent.tell({"x": float(x)}, -abs(x - 0.7))
         grid = np.linspace(0, 1, 501)[:, None]
-        at = federation.basis.coordinates(grid) if federation.is_compact else federation.phi(grid)
+        at = (
+            Shared.of(federation).basis.coordinates(grid)
+            if federation.is_compact
+            else Shared.of(federation).phi(grid)
+        )
         values = at @ numbers(agent)[0]
         assert abs(grid[np.argmax(values), 0] - 0.7) < 0.1
 
@@ -213,7 +218,7 @@ class TestBadInput:
         for value in scores:
             agent.tell(agent.ask(), value)
         federation.space.encode(agent.ask().params)
-        federation.check(agent.message())
+        Shared.of(federation).check(agent.message())
 
 
 class TestNothingIsLost:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedbo import EI, FTS, RGPE, TAF, TS, Agent, Categorical, Federation, Float, Int, Space
+from fedbo.federation.shared import Shared
 from fedbo.model.features import Basis, Features
 from fedbo.model.kernel import kernel_named, squared_distances
 
@@ -59,7 +60,7 @@ def test_a_tip_is_followed_in_the_shared_parameters():
     agent.receive(heard)
     trial = agent.ask()
     assert trial.source == "tip"
-    tip = federation.lattice.unpack(heard[0].body.tip)
+    tip = Shared.of(federation).lattice.unpack(heard[0].body.tip)
     assert np.allclose(federation.space.encode({n: trial.params[n] for n in SHARED}), tip)
     assert trial.params["depth"] == 3 and trial.params["rate"] == pytest.approx(1e-2)  # the middle
 
@@ -81,7 +82,7 @@ def test_the_next_tip_is_tried_with_own_settings_that_suit_the_scores():
         agent.receive(heard)
         trial = agent.ask()
         assert trial.source == "tip"
-        tip = federation.lattice.unpack(heard[0].body.tip)
+        tip = Shared.of(federation).lattice.unpack(heard[0].body.tip)
         assert np.allclose(federation.space.encode({n: trial.params[n] for n in SHARED}), tip)
         kinds.append(trial.params["kind"])
     assert kinds.count("c") >= 6
@@ -120,10 +121,10 @@ def test_a_message_speaks_of_the_shared_parameters_only():
     federation = Federation(SHARED)
     agent = run(Agent(federation, name="peer-9", seed=1, own=OWN), 12)
     message = agent.message()
-    federation.check(message)
+    Shared.of(federation).check(message)
     assert message.nbytes == messages(federation, count=1)[0].nbytes
     x = agent.space.encode(agent.best.params)[:2]
-    tip = federation.lattice.unpack(message.body.tip)
+    tip = Shared.of(federation).lattice.unpack(message.body.tip)
     assert np.abs(tip - x).max() < 0.3
 
 

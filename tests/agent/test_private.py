@@ -7,6 +7,7 @@ import pytest
 from contracts.releases import contribution, private, released
 
 from fedbo import Agent, Federation, Float
+from fedbo.federation.shared import Shared
 from fedbo.message import MessageRefused, Release
 from fedbo.privacy import Plan
 from fedbo.privacy.release import voted_points
@@ -14,6 +15,7 @@ from fedbo.privacy.release import voted_points
 SQUARE = {"x": Float(0, 1), "y": Float(0, 1)}
 PLAN = Plan(epsilon=20.0, delta=1e-2, releases=2)
 OURS = private(SQUARE, PLAN)
+SHARED = Shared.of(OURS)
 FIRST, SECOND = 5, 40  # the cells that most members vote for
 
 
@@ -27,7 +29,7 @@ def voted(
 
 
 def params(agreed: Federation, cell: int) -> dict[str, object]:
-    return agreed.space.decode(agreed.cells[cell])
+    return agreed.space.decode(Shared.of(agreed).cells[cell])
 
 
 def taught(agreed: Federation = OURS, n: int = 6, seed: int = 0, **given: object) -> Agent:
@@ -49,7 +51,7 @@ def test_nobody_learns_how_many_trials_were_feasible() -> None:
             [sent] = Agent.messages([agent])
             assert (sent.t_n, sent.sequence) == (i + 1, i + 1)
             cells.add(sent.cell)
-        OURS.check(sent)
+        SHARED.check(sent)
     assert not sent.y.any()
     assert len(cells) == 1  # without a feasible trial, it votes for any cell, always for the same
 
@@ -60,7 +62,7 @@ def test_without_a_feasible_trial_it_votes_for_any_cell() -> None:
         agent = Agent(OURS, name="site-a", seed=seed)
         agent.tell({"x": 0.1, "y": 0.3}, 1.0, [1.0])
         cells.add(agent.message().cell)
-    assert len(cells) > 0.8 * len(OURS.cells)
+    assert len(cells) > 0.8 * len(SHARED.cells)
 
 
 def test_its_message_is_a_contribution() -> None:
@@ -68,9 +70,9 @@ def test_its_message_is_a_contribution() -> None:
     sent = agent.message()
     assert (sent.kind, sent.t_n, sent.sequence) == ("contribution", 6, 6)
     best = max(agent.trials, key=lambda trial: trial.score or -9)
-    assert sent.cell == OURS.cell(OURS.space.encode(best.params))
+    assert sent.cell == SHARED.cell(OURS.space.encode(best.params))
     assert np.linalg.norm(sent.y) == pytest.approx(1.0, abs=1e-6)
-    OURS.check(sent)
+    SHARED.check(sent)
     assert agent.account.sent.messages == 1
 
 
@@ -92,11 +94,11 @@ def test_the_first_trials_are_the_cells_with_most_votes() -> None:
     assert agent.receive(voted()) == 1
     first = agent.ask()
     assert (first.source, first.credit) == ("tip", {"hub": pytest.approx(1.0)})
-    assert OURS.cell(OURS.space.encode(first.params)) in (FIRST, SECOND)
+    assert SHARED.cell(OURS.space.encode(first.params)) in (FIRST, SECOND)
 
 
 def test_votes_outside_of_its_ranges_are_left_out() -> None:
-    x = float(OURS.cells[SECOND][0])
+    x = float(SHARED.cells[SECOND][0])
     within = {"x": Float(max(0.0, x - 0.01), min(1.0, x + 0.01))}
     agent = Agent(OURS, seed=0, within=within)
     agent.receive(voted())
@@ -111,7 +113,7 @@ def test_a_later_release_has_the_last_word() -> None:
     later = voted(sequence=2, cells=(20, 30))
     agent.receive(later)
     assert agent.receive(voted()) == 0
-    assert OURS.space.encode(agent.ask().params) in voted_points(OURS, later)
+    assert OURS.space.encode(agent.ask().params) in voted_points(SHARED, later)
 
 
 def test_a_forgotten_release_leaves_no_votes() -> None:

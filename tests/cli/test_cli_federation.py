@@ -192,8 +192,8 @@ models.
   features       100, kernel se, seed 7
   length scale   0.2 on the unit cube
   noise          0.1, as a variance of standardised scores
-  message        compact with a tip, about 193 bytes each with a signature
-  fingerprint    31a3ab1c-800a1a17-676f695b-6436888e, the same at all sites that agree on this
+  message        compact with a tip, about 197 bytes each with a signature
+  fingerprint    4dc70011-b2fbdb1a-9bf9ba94-64368866, the same at all sites that agree on this
 
 No members are listed, so anyone who can write to the exchange can take part, signed or
 not, under any name that is not known yet. To admit members only, list their keys in a

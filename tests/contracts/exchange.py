@@ -43,6 +43,7 @@ import fedbo
 from contracts.parties import LISTED, MIXED, PLANE
 from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.model.summary import quantise
@@ -114,13 +115,17 @@ def message(
     }
     if federation.kind == "weights":
         return Message.of_weights(rng.standard_normal(federation.features), **header)
-    moments = rng.standard_normal(federation.coordinates), np.eye(federation.coordinates)
+    moments = (
+        rng.standard_normal(Shared.of(federation).coordinates),
+        np.eye(Shared.of(federation).coordinates),
+    )
     if federation.kind == "compact":
         levels, scales = quantise(moments[0][None], rng)
-        t_n, cells = header["t_n"], len(federation.cells)
+        t_n, cells = header["t_n"], len(Shared.of(federation).cells)
         places = rng.integers(cells, size=min(t_n, 255))
         counts = np.bincount(places, minlength=cells) if t_n <= 255 else np.full(cells, 3)
-        return Message.of_compact(levels[0], scales[0], counts, **header)
+        digest = Shared.of(federation).basis.digest
+        return Message.of_compact(levels[0], scales[0], counts, basis=digest, **header)
     return Message.of_belief(*moments, 1.5, **header)
 
 

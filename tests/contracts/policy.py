@@ -50,6 +50,7 @@ from contracts.parties import (
 )
 from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query, Settings, Space
 from fedbo.agent.trial import Trial
+from fedbo.federation.shared import Shared
 from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo.policy import Source
@@ -131,7 +132,7 @@ class PolicyContract:
         for trial in agent.trials[first:]:
             self.comes_from_somewhere(trial, agent)
             assert space.decode(space.encode(trial.params)) == trial.params
-        agent.federation.check(agent.message())
+        Shared.of(agent.federation).check(agent.message())
 
     def comes_from_somewhere(self, trial: Trial, agent: Agent) -> None:
         """A trial says truly who proposed it."""

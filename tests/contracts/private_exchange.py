@@ -16,6 +16,7 @@ from contracts.releases import contribution, private, released
 from fedbo import Agent
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.exchange.contributions import make_release
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair
 from fedbo.message import MessageRefused
 from fedbo.privacy import Plan
@@ -89,7 +90,9 @@ class PrivateExchangeContract(Place):
 
     def test_an_absurd_contribution_is_skipped(self, exchange: Exchange) -> None:
         exchange.publish(contribution(OURS, "good"))
-        exchange.publish(contribution(OURS, "bad", y=np.full(OURS.shape_coordinates, np.nan)))
+        exchange.publish(
+            contribution(OURS, "bad", y=np.full(Shared.of(OURS).shape_coordinates, np.nan))
+        )
         exchange.publish(contribution(OURS, "wrong", cell=99))
         with pytest.warns(ExchangeWarning) as caught:
             assert [one.sender for one in exchange.contributions(OURS)] == ["good"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import Ledger
+from fedbo.federation.shared import Shared
 from fedbo.privacy import Plan, Release, Simulated, Source, next_release, release
 
 LINE = {"x": Float(0, 1)}
@@ -37,9 +38,10 @@ def contribution(
         "sender": sender,
         "sequence": sequence,
         "t_n": t_n,
+        "basis": Shared.of(federation).basis.digest,
         **changes,
     }
-    shape = np.eye(federation.shape_coordinates)[0] if y is None else y
+    shape = np.eye(Shared.of(federation).shape_coordinates)[0] if y is None else y
     return Message.of_contribution(shape, cell, **header)
 
 

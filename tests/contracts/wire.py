@@ -10,6 +10,7 @@ import numpy as np
 
 from contracts.parties import M, messages
 from fedbo import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Kind
 
 Change = Callable[[np.ndarray], np.ndarray]
@@ -48,7 +49,7 @@ def wrong_features(federation: Federation) -> Iterator[bytes]:
     for M_there in (1, M - 1, M + 1):
         there = Federation(federation.space, features=M_there, kind=federation.kind)
         yield _of(there)
-        if there.coordinates != federation.coordinates:
+        if Shared.of(there).coordinates != Shared.of(federation).coordinates:
             yield _forged(_of(there), federation)
 
 

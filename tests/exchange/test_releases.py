@@ -230,7 +230,7 @@ SPENDING = """
 from contracts.releases import private, record
 from fedbo.privacy import Plan
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=int(sys.argv[2])))
-agreed.fingerprint, agreed.cells
+agreed.fingerprint, Shared.of(agreed).cells
 ledger = Ledger(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -263,7 +263,7 @@ import os, random, signal, time
 from contracts.releases import private, record
 from fedbo.privacy import Plan
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
-agreed.fingerprint, agreed.cells
+agreed.fingerprint, Shared.of(agreed).cells
 Ledger(sys.argv[1]).releases(agreed)
 rng = random.Random(int(sys.argv[2]))
 for number in range(int(sys.argv[3])):

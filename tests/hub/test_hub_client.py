@@ -28,6 +28,7 @@ from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.wire import Handed, News
 from fedbo.federation import Plan
+from fedbo.federation.shared import Shared
 from fedbo.message.message import MOST_PEERS
 
 TOKEN = "fedbo-m-" + "t0kEn" * 8 + "abc"
@@ -404,7 +405,8 @@ def test_no_contribution_is_taken_from_a_hub() -> None:
     plan = Plan(epsilon=2.0, delta=1e-3, releases=2, least_trials=3)
     private = Federation(PLANE, features=20, seed=3, privacy=plan)
     header = {"fingerprint": private.fingerprint, "sender": "site-a", "sequence": 1, "t_n": 5}
-    sent = Message.of_contribution(np.ones(private.shape_coordinates), 0, **header)
+    shape, digest = np.ones(Shared.of(private).shape_coordinates), Shared.of(private).basis.digest
+    sent = Message.of_contribution(shape, 0, basis=digest, **header)
     with Liar(lambda _: hand_out(sent.encode())) as hub:
         exchange = enrolled(hub, "lung", private)
         with pytest.warns(ExchangeWarning, match="contribution"):

@@ -19,6 +19,7 @@ from sqlalchemy import Engine, select
 from fedbo.exchange.hub.proof import Statement, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation, Plan
+from fedbo.federation.shared import Shared
 from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.problems import Refused
@@ -165,8 +166,9 @@ def contribution(
     """Return a contribution with a shape that depends on the sender and the sequence."""
     rng = np.random.default_rng([sequence, *sender.encode()])
     return Message.of_contribution(
-        rng.standard_normal(agreed.shape_coordinates),
+        rng.standard_normal(Shared.of(agreed).shape_coordinates),
         cell,
+        basis=Shared.of(agreed).basis.digest,
         fingerprint=agreed.fingerprint,
         sender=sender,
         sequence=sequence,

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.contest import grounds, peers, private
 from benchmarks.contest.runs import EI
+from fedbo.federation.shared import Shared
 
 SHORT = ("--seeds", 1, "--draws", 2, "--jobs", 1, "--trials", 5, "--history", 4)
 
@@ -36,7 +37,8 @@ def test_a_newcomer_begins_in_the_cell_with_most_votes(ground: grounds.Listed) -
     members = [peers.message(agreed, n, history, 0) for n in range(1, 5)]
     first, *_ = private.play(ground, agreed, members, [0, 0], 10, 0, 0, 3)
     row = int(np.flatnonzero(ground.Y[0] == first)[0])
-    assert agreed.cell(ground.X[row]) == agreed.cell(ground.X[7])
+    cell = Shared.of(agreed).cell
+    assert cell(ground.X[row]) == cell(ground.X[7])
 
 
 def test_ratios_of_invented_regrets() -> None:

@@ -87,9 +87,10 @@ def test_the_largest_messages_are_read() -> None:
 _GROWTH = """
 import resource, sys
 from fedbo import Federation, Float, MessageRefused
+from fedbo.federation.shared import Shared
 
 federation, data = Federation({"x": Float(0, 1)}), open(sys.argv[1], "rb").read()
-federation.cells, federation.basis
+Shared.of(federation).cells, Shared.of(federation).basis
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for _ in range(8):
     try:

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbo import Federation, Float
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Message, MessageRefused
 from fedbo.message.compact import Compact
 
 LEVELS, COUNTS = (5, 0, -7), (1, 0, 2, 9)
 OURS = Federation({"x": Float(0, 1)})
-K, CELLS = OURS.coordinates, len(OURS.cells)
+K, CELLS = Shared.of(OURS).coordinates, len(Shared.of(OURS).cells)
 
 
 def compact(
@@ -28,14 +29,22 @@ def compact(
     tip: bytes = b"",
     **changes: Any,
 ) -> Message:
-    header = {"fingerprint": OURS.fingerprint, "sender": "site-a", "sequence": 1, **changes}
+    header = {"fingerprint": OURS.fingerprint, "sender": "site-a", "sequence": 1}
+    header |= {"basis": Shared.of(OURS).basis.digest, **changes}
     total = int(np.minimum(np.sum(counts, dtype=float), 2**31 - 1))
     return Message.of_compact(levels, scale, counts, tip, **{"t_n": total, **header})
 
 
 def body(**changes: Any) -> Compact:
     scale = np.array([0.5], "<f4").tobytes()
-    good = {"k": 2, "cells": 3, "scale": scale, "packed": b"\xf8\x6c", "tip": b""}
+    good = {
+        "basis": bytes(4),
+        "k": 2,
+        "cells": 3,
+        "scale": scale,
+        "packed": b"\xf8\x6c",
+        "tip": b"",
+    }
     return Compact(**{**good, **changes})  # levels 7 and 0, counts 1, 2 and 3 or more
 
 
@@ -43,21 +52,31 @@ def test_the_wire_format_is_pinned() -> None:
     data = compact(sender="a", sequence=2, tip=b"\x1b", fingerprint=bytes(16)).encode()
     # levels + 8 are d, 8 and 1; counts are 01 00 10 11 in bits; then four zeros
     fields = [1, bytes(16), "a", 2, b"", b"", 12]
-    fields.append(["compact", 3, 4, b"\x00\x00\x00\x3f", b"\xd8\x14\xb0", b"\x1b"])
+    fields.append(
+        [
+            "compact",
+            Shared.of(OURS).basis.digest,
+            3,
+            4,
+            b"\x00\x00\x00\x3f",
+            b"\xd8\x14\xb0",
+            b"\x1b",
+        ]
+    )
     assert data == msgspec.msgpack.encode(fields)
     message = Message.decode(data)
     assert message.nu.tolist() == [2.5, 0.0, -3.5] and message.counts.tolist() == [1, 0, 2, 4]
     assert message.tip == b"\x1b" and compact().tip == b""
 
 
-def test_a_large_body_has_61_bytes() -> None:
+def test_a_large_body_has_67_bytes() -> None:
     counters: dict[str, Any] = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
     tip = bytes(4)  # of a point in 8 dimensions
     largest = compact(np.full(40, 7), 1.0, np.full(64, 255), tip, sender="ä" * 32, **counters)
-    assert len(msgspec.msgpack.encode(largest.body)) == 61
-    assert largest.nbytes == 161
+    assert len(msgspec.msgpack.encode(largest.body)) == 67
+    assert largest.nbytes == 167
     if is_installed():
-        assert KeyPair.generate().sign(largest).nbytes == 257
+        assert KeyPair.generate().sign(largest).nbytes == 263
 
 
 @st.composite
@@ -114,19 +133,21 @@ def test_the_cells_hold_as_many_trials_as_the_header_says() -> None:
 
 
 def test_it_must_fit_the_federation() -> None:
-    def message(scale: float, k: int = K, cells: int = CELLS) -> Message:
-        return compact([7] + [0] * (k - 1), scale, [9] + [0] * (cells - 1))
+    def message(scale: float, k: int = K, cells: int = CELLS, **given: Any) -> Message:
+        return compact([7] + [0] * (k - 1), scale, [9] + [0] * (cells - 1), **given)
 
     limit = 100 * (math.sqrt(K) + math.sqrt(9 / 0.1) / 2)
-    OURS.check(message(0.999 * limit / 7))
+    Shared.of(OURS).check(message(0.999 * limit / 7))
     for wrong, why in (
         (message(0.5, k=K + 1), f"M = {K + 1}, expected M = {K}"),
         (message(0.5, cells=CELLS + 1), f"{CELLS} cells"),
         (message(1.001 * limit / 7), r"nu has norm .*, expected at most"),
         (message(3e38), "nu has norm inf"),
+        (message(0.5, basis=b"abcd"), "other directions of the features, 61626364, .*update NumPy"),
     ):
+        OURS.check(wrong)  # its header fits
         with pytest.raises(MessageRefused, match=why):
-            OURS.check(wrong)
+            Shared.of(OURS).check(wrong)
 
 
 @given(st.data())

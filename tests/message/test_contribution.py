@@ -10,11 +10,12 @@ import pytest
 from contracts.releases import contribution, private, released
 
 from fedbo import Message
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, verify
 from fedbo.message import MessageRefused, Release, Withdrawal, read
 
 OURS = private()
-D, CELLS = OURS.shape_coordinates, len(OURS.cells)
+D, CELLS = Shared.of(OURS).shape_coordinates, len(Shared.of(OURS).cells)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -28,7 +29,7 @@ def test_it_travels_as_bytes(signed: bool) -> None:
     assert again.y.dtype == np.float32 and (again.y == y.astype(np.float32)).all()
     assert (again.M, again.parameters) == (D, D + 1)
     assert len(one.encode()) < 250
-    OURS.check(again)
+    Shared.of(OURS).check(again)
     if signed:
         verify(again)
 
@@ -37,16 +38,19 @@ def test_it_travels_as_bytes(signed: bool) -> None:
     "body",
     [
         ["contribution"],
-        ["contribution", bytes(4 * D)],
-        ["contribution", bytes(4 * D - 1), 0],
-        ["contribution", bytes(4 * D), True],
-        ["contribution", bytes(4 * D), 0.5],
-        ["contribution", bytes(4 * D), 0, None],
+        ["contribution", bytes(4 * D), 0],
+        ["contribution", bytes(4 * D - 1), 0, bytes(4)],
+        ["contribution", bytes(4 * D), True, bytes(4)],
+        ["contribution", bytes(4 * D), 0.5, bytes(4)],
+        ["contribution", bytes(4 * D), 0, bytes(3)],
+        ["contribution", bytes(4 * D), 0, bytes(5)],
+        ["contribution", bytes(4 * D), 0, bytes(4), None],
     ],
 )
 def test_hostile_fields_are_refused(body: list[Any]) -> None:
-    whole = msgspec.msgpack.decode(contribution(OURS).encode())
-    assert whole[-1] == ["contribution", contribution(OURS).y.tobytes(), 0]
+    one = contribution(OURS)
+    whole = msgspec.msgpack.decode(one.encode())
+    assert whole[-1] == ["contribution", one.y.tobytes(), 0, Shared.of(OURS).basis.digest]
     whole[-1] = body
     with pytest.raises(MessageRefused):
         read(msgspec.msgpack.encode(whole))
@@ -59,6 +63,7 @@ def test_hostile_fields_are_refused(body: list[Any]) -> None:
         ({"cell": -1}, f"expected M = {D} and {CELLS} cells"),
         ({"y": np.full(D, 1e300)}, "has norm inf"),
         ({"y": np.full(D, 1e9)}, "has norm"),
+        ({"basis": bytes(4)}, "other directions of the features, 00000000, .*update NumPy"),
         ({"y": np.ones(D + 1)}, f"it has M = {D + 1}, expected M = {D}"),
         ({"fingerprint": private(seed=1).fingerprint}, "foreign features"),
     ],
@@ -67,7 +72,7 @@ def test_one_that_does_not_fit_is_refused(given: dict[str, Any], text: str) -> N
     one = contribution(OURS, **given)
     for same in (one, Message.decode(one.encode())):
         with pytest.raises(MessageRefused, match=text):
-            OURS.check(same)
+            Shared.of(OURS).check(same)
 
 
 def test_each_kind_of_content_is_recognised() -> None:

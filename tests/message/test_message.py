@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedbo import Federation, Float
+from fedbo.federation.shared import Shared
 from fedbo.message import Fingerprint, Message, MessageRefused
 from fedbo.message.message import Belief, Weights
 from fedbo.message.signed import DRAW
@@ -128,11 +129,11 @@ def test_a_bad_header_or_shape_is_refused(changes: dict[str, Any], sentence: str
 def test_a_body_of_wrong_size_or_kind_is_refused() -> None:
     forged = msgspec.structs.replace(belief(), fingerprint=bytes(WEIGHTS.fingerprint))
     with pytest.raises(MessageRefused, match="of kind 'belief', expected 'weights'"):
-        WEIGHTS.check(forged)
+        Shared.of(WEIGHTS).check(forged)
     with pytest.raises(MessageRefused, match="foreign kind"):
-        WEIGHTS.check(belief())
+        Shared.of(WEIGHTS).check(belief())
     with pytest.raises(MessageRefused, match="M = 4, expected M = 3"):
-        WEIGHTS.check(weights(np.ones(4)))
+        Shared.of(WEIGHTS).check(weights(np.ones(4)))
     for build in (
         lambda: Weights(b"abc"),
         lambda: Belief(b"", bytes(4), 0.0),
@@ -174,18 +175,18 @@ def test_a_belief_is_judged_in_all_its_parts(bad: float) -> None:
         Belief(good, bytes(24), bad),
     ):
         with pytest.raises(MessageRefused, match=r"norm (nan|inf), expected at most"):
-            BELIEF.check(msgspec.structs.replace(belief(), body=body))
+            Shared.of(BELIEF).check(msgspec.structs.replace(belief(), body=body))
 
 
 @given(t_n=st.integers(0, 10**6))
 def test_the_norm_is_limited_far_above_that_of_honest_beliefs(t_n: int) -> None:
     limit = 100 * (math.sqrt(3) + math.sqrt(t_n / 0.1) / 2)
-    WEIGHTS.check(weights([0, 0.999 * limit, 0], t_n=t_n))
+    Shared.of(WEIGHTS).check(weights([0, 0.999 * limit, 0], t_n=t_n))
     for large in (1.001 * limit, 1e300):
         with pytest.raises(MessageRefused, match=r"has norm .*, expected at most"):
-            WEIGHTS.check(weights([0, large, 0], t_n=t_n))
+            Shared.of(WEIGHTS).check(weights([0, large, 0], t_n=t_n))
     with pytest.raises(MessageRefused, match="incumbent has norm"):
-        BELIEF.check(belief(-1.001 * limit, t_n=t_n))
+        Shared.of(BELIEF).check(belief(-1.001 * limit, t_n=t_n))
     rng = np.random.default_rng(t_n)
     Phi = rng.normal(size=(min(t_n, 200), 100))
     Phi /= np.linalg.norm(Phi, axis=1, keepdims=True)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 import fedbo
 from fedbo.exchange import ExchangeWarning, Ledger
 from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message.inbox import BeliefInbox
 from fedbo.message.message import Kind
@@ -35,8 +36,8 @@ def published(agreed: Federation, members: int = 20, seed: int = 0, sequence: in
     rng, best = np.random.default_rng(seed), np.array([0.2, 0.8])
     X = rng.random((200, 2))
     y = -((X - best) ** 2).sum(axis=1)
-    nu = np.linalg.lstsq(agreed.phi(X), (y - y.mean()) / y.std(), rcond=1e-3)[0]
-    cell, given = agreed.cell(best), shape(agreed, nu)
+    nu = np.linalg.lstsq(Shared.of(agreed).phi(X), (y - y.mean()) / y.std(), rcond=1e-3)[0]
+    cell, given = Shared.of(agreed).cell(best), shape(Shared.of(agreed), nu)
     sent = [contribution(agreed, f"site-{i}", cell=cell, y=given) for i in range(members)]
     return released(agreed, sent, sequence=sequence, seed=seed)
 
@@ -104,8 +105,8 @@ def test_a_draw_is_held_like_a_message_that_is_sure_of_the_leading_coordinates(k
     agent.receive(one)
     inbox = agent.inbox
     digest = hashlib.sha256(one.content).digest()
-    Z = draws(here, one, np.random.default_rng(list(digest)))
-    B = np.eye(len(here.basis)) if kind == "compact" else here.basis.vectors
+    Z = draws(Shared.of(here), one, np.random.default_rng(list(digest)))
+    B = np.eye(len(Shared.of(here).basis)) if kind == "compact" else Shared.of(here).basis.vectors
     assert inbox.senders == one.names and inbox.sequence.tolist() == [1] * 64
     assert inbox.t_n.tolist() == [one.trials // one.members] * 64
     if kind == "weights":
@@ -161,6 +162,22 @@ def test_a_release_that_was_not_planned_is_refused(
     one = replace(published(agreed), **change)
     with pytest.raises(MessageRefused, match=text):
         agreed.check(one)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"basis": b"abcd"}, "other directions of the features, 61626364, .*update NumPy"),
+        ({"votes": (0,)}, r"it has votes for 1 cells and \d+ coordinates, not"),
+    ],
+)
+def test_a_release_of_other_directions_or_cells_is_refused(
+    agreed: Federation, change: dict[str, Any], text: str
+) -> None:
+    one = replace(published(agreed), **change)
+    agreed.check(one)  # its terms are those of the plan
+    with pytest.raises(MessageRefused, match=text):
+        Shared.of(agreed).check(one)
     agent = fedbo.Agent(agreed, seed=0)
     with pytest.raises(MessageRefused, match=text):
         agent.receive(one)

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fedbo import Federation
+from fedbo.federation.shared import Shared
 
 LIMIT = 4.5
 
@@ -53,5 +54,5 @@ def told_wrong(lie, mean, covariance):
 
 def known_of(federation: Federation, counts: np.ndarray) -> np.ndarray:
     """G: what trials tell about a function, by their counts in cells."""
-    V = federation.factor_of(counts)
+    V = Shared.of(federation).factor_of(counts)
     return V.T @ V

@@ -8,6 +8,7 @@ from contracts.inboxes import covariance as held_covariance
 from model.moments import LIMIT, known_of
 
 from fedbo import Agent, Categorical, Federation, Float, Int
+from fedbo.federation.shared import Shared
 from fedbo.message.compact import Compact
 from fedbo.message.inbox import BeliefInbox
 from fedbo.model.linear import Regression
@@ -65,8 +66,8 @@ def test_the_largest_number_becomes_the_largest_level_exactly() -> None:
 
 def covariance(federation: Federation, counts: np.ndarray, step: float) -> np.ndarray:
     """C of a message with these counts and this scale."""
-    levels = np.ones(len(federation.basis), np.int8)
-    _, R = belief(levels, step, federation.factor_of(counts))
+    levels = np.ones(len(Shared.of(federation).basis), np.int8)
+    _, R = belief(levels, step, Shared.of(federation).factor_of(counts))
     return np.eye(len(levels)) - R.T @ R
 
 
@@ -74,11 +75,11 @@ def covariance(federation: Federation, counts: np.ndarray, step: float) -> np.nd
 def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
     """Along each eigenvector of G, written out as variances of independent normals."""
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(0)
-    counts = federation.counts(federation.space.sample(rng, 12))
+    counts = Shared.of(federation).counts(federation.space.sample(rng, 12))
     g, Q = np.linalg.eigh(known_of(federation, counts))
     g = g.clip(0.0, 1.0)
     levels = rng.integers(-7, 8, len(g)).astype(np.int8)
-    m, R = belief(levels, step, federation.factor_of(counts))
+    m, R = belief(levels, step, Shared.of(federation).factor_of(counts))
     # the mean of z has the variance g, v adds ρ² (1 − g), the summary's m is slope × v
     slope = g / (g + RHO**2 * (1.0 - g))
     var_m, covariance_z_m, q = slope**2 * (g + RHO**2 * (1.0 - g)), slope * g, step**2 / 6.0
@@ -89,11 +90,13 @@ def test_it_is_the_best_guess_given_the_rounded_mean(step: float) -> None:
 
 def test_its_priorhas_orthogonal_rows_and_no_more_than_the_prior() -> None:
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(3)
-    counts = rng.poisson(1.0, (20, len(federation.cells))) * rng.integers(0, 300, (20, 1))
+    counts = rng.poisson(1.0, (20, len(Shared.of(federation).cells))) * rng.integers(
+        0, 300, (20, 1)
+    )
     counts[0] = 0  # no trials at all
-    levels, scales = quantise(rng.standard_normal((20, len(federation.basis))), rng)
+    levels, scales = quantise(rng.standard_normal((20, len(Shared.of(federation).basis))), rng)
     for n, row in enumerate(saturated(counts)):
-        _, R = belief(levels[n], float(scales[n]), federation.factor_of(row))
+        _, R = belief(levels[n], float(scales[n]), Shared.of(federation).factor_of(row))
         lam = np.einsum("ri,ri->r", R, R)
         np.testing.assert_allclose(R @ R.T, np.diag(lam), atol=1e-7)
         assert len(R) == np.count_nonzero(row) and (lam < 1.0 + 1e-9).all()
@@ -110,7 +113,7 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     agent.receive(message.encode())
     body = message.body
     assert isinstance(body, Compact) and isinstance(agent.inbox, BeliefInbox)
-    m, _ = belief(body.levels, body.step, federation.factor_of(message.counts))
+    m, _ = belief(body.levels, body.step, Shared.of(federation).factor_of(message.counts))
     C = covariance(federation, message.counts, body.step)
     np.testing.assert_allclose(agent.inbox.nu[0], m, atol=1e-6)
     np.testing.assert_allclose(held_covariance(agent.inbox, 0), C, atol=2e-6)
@@ -124,17 +127,17 @@ def test_it_claims_no_more_than_it_knows(t: int) -> None:
     400 agents, each with a function and points of its own all over the space.
     """
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(t)
-    B, noise, errors = federation.basis.vectors, federation.noise_variance, []
+    B, noise, errors = Shared.of(federation).basis.vectors, federation.noise_variance, []
     for _ in range(400):
         X, omega = federation.space.sample(rng, t), rng.standard_normal(len(B))
-        regression = Regression(federation.phi, noise)
+        regression = Regression(Shared.of(federation).phi, noise)
         regression.add(X)
         y = regression.Phi @ omega + np.sqrt(noise) * rng.standard_normal(t)
-        G = known_of(federation, saturated(federation.counts(X)))
+        G = known_of(federation, saturated(Shared.of(federation).counts(X)))
         posterior = regression.posterior(y)
         m, _ = summarise(posterior.nu, posterior.draw(rng), G, B)
         levels, scales = quantise(m[None], rng)
-        V = federation.factor_of(saturated(federation.counts(X)))
+        V = Shared.of(federation).factor_of(saturated(Shared.of(federation).counts(X)))
         guess, R = belief(levels[0], float(scales[0]), V)
         error = B.T @ omega - guess
         errors.append(error @ np.linalg.solve(np.eye(len(error)) - R.T @ R, error) / len(error))

@@ -10,6 +10,7 @@ from model.moments import LIES, LIMIT, known_of, told_wrong, worst_z
 
 from fedbo import Agent, Categorical, Federation, Float, Int, Space
 from fedbo.agent import outbox
+from fedbo.federation.shared import Shared
 from fedbo.model.features import Features
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, summarise
@@ -128,9 +129,9 @@ def teller(federation: Federation, X: np.ndarray, y: np.ndarray, seed: int = 0) 
 def elsewhere(federation: Federation, X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each point, another one of the same cell."""
     others = federation.space.sample(rng, 4000)
-    cells = federation.nearest_cells(others)
+    cells = Shared.of(federation).nearest_cells(others)
     moved = []
-    for x, cell in zip(X, federation.nearest_cells(X), strict=True):
+    for x, cell in zip(X, Shared.of(federation).nearest_cells(X), strict=True):
         moved.append(rng.choice(others[(cells == cell) & (others != x).any(axis=1)]))
     return np.array(moved)
 
@@ -148,31 +149,30 @@ def test_of_points_a_message_says_nothing_but_how_many_are_in_each_cell(name: st
         assert not np.allclose(first.nu, second.nu, atol=1e-3)
         third = teller(federation, rng.permutation(moved), rng.standard_normal(t)).message()
         np.testing.assert_array_equal(first.counts, third.counts)
-        other = federation.cells[(federation.nearest_cells(X[-1:]) + 1) % len(federation.cells)]
+        other = Shared.of(federation).cells[
+            (Shared.of(federation).nearest_cells(X[-1:]) + 1) % len(Shared.of(federation).cells)
+        ]
         left = teller(federation, np.append(X[:-1], other, axis=0), np.zeros(t)).message()
         assert (first.counts != left.counts).any()
 
 
 def cell_means(federation: Federation) -> np.ndarray:
     """The mean of φ over each cell, of the points that also make the basis."""
-    points = federation.space.cover(1024)
-    cells = np.array([((federation.cells - x) ** 2).sum(axis=1).argmin() for x in points])
+    points, shared = federation.space.cover(1024), Shared.of(federation)
+    cells = np.array([((shared.cells - x) ** 2).sum(axis=1).argmin() for x in points])
     return np.array(
-        [
-            federation.phi(points[cells == cell]).mean(axis=0)
-            for cell in range(len(federation.cells))
-        ]
+        [shared.phi(points[cells == cell]).mean(axis=0) for cell in range(len(shared.cells))]
     )
 
 
 def test_its_covariance_is_that_of_trials_somewhere_in_their_cells() -> None:
     """1 − G² / (G + ρ² (1 − G)), for the G of noisier scores of φ̄ᵀω, by functions of matrices."""
     federation, rng = Federation(SPACES["plane"]), np.random.default_rng(1)
-    X, B = federation.space.sample(rng, 15), federation.basis.vectors
-    Phi = cell_means(federation)[federation.nearest_cells(X)]
+    X, B = federation.space.sample(rng, 15), Shared.of(federation).basis.vectors
+    Phi = cell_means(federation)[Shared.of(federation).nearest_cells(X)]
     noise = federation.noise_variance + 1.0 - (Phi**2).sum(axis=1)
-    prior = Regression(federation.phi, federation.noise_variance).posterior(np.zeros(0))
-    _, ours = summary_of(prior, known_of(federation, federation.counts(X)), B, rng)
+    prior = Regression(Shared.of(federation).phi, federation.noise_variance).posterior(np.zeros(0))
+    _, ours = summary_of(prior, known_of(federation, Shared.of(federation).counts(X)), B, rng)
     identity = np.eye(B.shape[1])
     G = identity - B.T @ np.linalg.inv(np.eye(len(B)) + (Phi.T / noise) @ Phi) @ B
     theirs = identity - G @ np.linalg.solve(G + RHO**2 * (identity - G), G)
@@ -200,11 +200,11 @@ def noise_of(agent: Agent, means: list[np.ndarray]) -> np.ndarray:
     federation = agent.federation
     agent.message()
     X = np.array([federation.space.encode(trial.params) for trial in agent.trials])
-    regression = Regression(federation.phi, federation.noise_variance)
+    regression = Regression(Shared.of(federation).phi, federation.noise_variance)
     regression.add(X)
     y = Standardised(np.array([float(trial.score or 0.0) for trial in agent.trials])).z
-    B = federation.basis.vectors
-    g, Q = np.linalg.eigh(known_of(federation, federation.counts(X)))
+    B = Shared.of(federation).basis.vectors
+    g, Q = np.linalg.eigh(known_of(federation, Shared.of(federation).counts(X)))
     g, Q = g[g > 0.5], Q[:, g > 0.5]
     v = (Q.T @ means[-1]) * (g + RHO**2 * (1.0 - g)) / g
     noise: np.ndarray = v - Q.T @ B.T @ regression.posterior(y).nu
@@ -213,7 +213,7 @@ def noise_of(agent: Agent, means: list[np.ndarray]) -> np.ndarray:
 
 def teller_of(federation: Federation, t: int, seed: int = 1) -> Agent:
     """An agent with t scores, in turn at the centres of eight cells."""
-    X = federation.cells[np.arange(t) % 8]
+    X = Shared.of(federation).cells[np.arange(t) % 8]
     return teller(federation, X, np.sin(9.0 * X.sum(axis=1)), seed)
 
 
@@ -237,7 +237,7 @@ def test_a_summary_shares_no_noise_with_weights(means: list[np.ndarray]) -> None
     """Whoever sees both could subtract it: two agents with one seed and the same scores."""
     kinds = [Federation(SPACES["plane"], kind=kind) for kind in ("compact", "weights")]
     summary, weights = (teller_of(federation, 10) for federation in kinds)
-    B = kinds[0].basis.vectors
+    B = Shared.of(kinds[0]).basis.vectors
     X = np.array([summary.federation.space.encode(trial.params) for trial in summary.trials])
     regression = Regression(kinds[0].phi, kinds[0].noise_variance)
     regression.add(X)

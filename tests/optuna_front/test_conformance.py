@@ -10,6 +10,7 @@ import pytest
 from optuna.samplers import BaseSampler
 
 from fedbo import Federation, Message
+from fedbo.federation.shared import Shared
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Asked, Mirror, read_origin
@@ -20,12 +21,12 @@ suite = pytest.importorskip("optuna.testing.pytest_samplers", reason="Optuna 4.8
 def _stranger(federation: Federation, i: int) -> Message:
     """The message of a peer who knows nothing but is polite."""
     rng = np.random.default_rng(i)
-    levels, scales = quantise(rng.standard_normal((1, federation.coordinates)), rng)
-    cells = len(federation.cells)
+    levels, scales = quantise(rng.standard_normal((1, Shared.of(federation).coordinates)), rng)
+    cells = len(Shared.of(federation).cells)
     counts = np.bincount(rng.integers(cells, size=10), minlength=cells)
     header = {"sender": f"stranger-{i}", "sequence": 1, "t_n": 10}
-    fingerprint = federation.fingerprint
-    return Message.of_compact(levels[0], scales[0], counts, fingerprint=fingerprint, **header)
+    header |= {"fingerprint": federation.fingerprint, "basis": Shared.of(federation).basis.digest}
+    return Message.of_compact(levels[0], scales[0], counts, **header)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from fedbo import (
     Space,
 )
 from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.federation.shared import Shared
 from fedbo.optuna import FederatedSampler, private
 from fedbo.optuna.mail import Letters
 from fedbo.optuna.stored import StoredStudy
@@ -217,7 +218,7 @@ def test_own_parameters_are_tuned_with_the_federations() -> None:
     assert (study.trials[0].params["kind"], study.trials[0].params["own"]) == ("a", 0.5)
     study.sampler.flush()
     (message,) = exchange.fetch(FEDERATION)
-    FEDERATION.check(message)
+    Shared.of(FEDERATION).check(message)
     # another worker builds the same agent
     again = FederatedSampler(FEDERATION).agent_of(study)
     assert [t.params for t in again.trials] == [t.params for t in agent.trials]

@@ -12,6 +12,7 @@ from scipy.stats import chi2, kstest
 import fedbo_paper.preset
 from fedbo.agent import Agent
 from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.model.argmax import SampledFunction, argmax
 from fedbo.model.features import Features
 from fedbo.model.fit import Fit
@@ -136,7 +137,7 @@ def test_every_constant_of_the_synthetic_functions() -> None:
     assert belief.hyper.signal_variance == pytest.approx(1.0)
     assert belief.hyper.noise_variance == pytest.approx(0.01)
     assert federation.noise_variance == 0.01
-    wide = tasks.federation("paper", 4000, 0).phi.s
+    wide = Shared.of(tasks.federation("paper", 4000, 0)).phi.s
     assert wide.std() == pytest.approx(1 / 0.03, rel=0.05)
 
 
@@ -196,7 +197,7 @@ def test_a_message_is_a_draw_for_the_raw_scores_of_the_queries() -> None:
             agent.tell(agent.ask(), score)
         for x, score in zip(X[3:].tolist(), y[3:], strict=True):
             agent.tell(dict(zip("xz", x, strict=True)), score)
-        phi = federation.phi
+        phi = Shared.of(federation).phi
         waves = np.sqrt(2 / M) * np.cos(X[3:] @ phi.s.T + phi.b)
         Phi = waves / np.linalg.norm(waves, axis=1, keepdims=True)
         Sigma = Phi.T @ Phi + sigma2 * np.eye(M)
@@ -208,7 +209,7 @@ def test_a_message_is_a_draw_for_the_raw_scores_of_the_queries() -> None:
 
 
 def test_features_have_the_length_scale_of_the_messages() -> None:
-    s = paper_federation(SQUARE, features=4000, seed=3).phi.s
+    s = Shared.of(paper_federation(SQUARE, features=4000, seed=3)).phi.s
     np.testing.assert_allclose(s.std(axis=0), 1 / 0.01, rtol=0.05)
 
 

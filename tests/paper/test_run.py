@@ -9,6 +9,7 @@ import pytest
 from paper.real_data import folder_with
 
 import fedbo_paper.experiments.run as module
+from fedbo.federation.shared import Shared
 from fedbo.policy import FTS, Policy, Query, Target
 from fedbo.table import Table
 from fedbo_paper.experiments.plan import Plan, Run, plan
@@ -99,7 +100,7 @@ def test_with_fixed_t_n_every_peer_draws_again_before_every_iteration(recorded: 
         observed = module._observed(run, tasks, n)
         X = np.array([[params["x"]] for params, _ in observed])
         y = np.array([score for _, score in observed])
-        Phi = federation.phi(X)
+        Phi = Shared.of(federation).phi(X)
         Sigma = Phi.T @ Phi + 0.01 * np.eye(100)
         nu = np.linalg.solve(Sigma, Phi.T @ y)
         z = np.linalg.cholesky(Sigma).T @ (draws[:, n] - nu).T / 0.1  # standard normal numbers

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Fingerprint, Message
 from fedbo.message.inbox import BeliefInbox
 from fedbo.message.inbox import held as as_held
@@ -77,7 +78,7 @@ def target(
     X = rng.random((n, D))
     settings = SurrogateSettings(fit=Fit(starts=1), exact_limit=exact_limit)
     agreed = Federation(space(D), features=features.M, kind="belief")
-    agreed.phi = features
+    Shared.of(agreed).phi = features
     return Target(
         t=n,
         space=space(D),

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from fedbo import EI, FTS, RGPE, TAF, TS, Agent, Federation, Float, Int, Settings
+from fedbo.federation.shared import Shared
 from fedbo.model.surrogate import Standardised, Surrogate
 from fedbo.policy.feasibility import Feasibility
 
@@ -122,7 +123,9 @@ def test_a_message_praises_no_place_for_own_parameters_that_are_infeasible_there
             trial = agent.ask()
             x, own = trial.params["x"], trial.params["own"]
             agent.tell(trial, x + 2 * own, [x + own - 1.0])  # the best feasible x is 0
-        tip = federation.space.decode(federation.lattice.unpack(agent.message().body.tip))
+        tip = federation.space.decode(
+            Shared.of(federation).lattice.unpack(agent.message().body.tip)
+        )
         assert tip["x"] < 0.2
 
 

@@ -8,6 +8,7 @@ from contracts.inboxes import hold_all
 from scipy.stats import chisquare
 
 import fedbo
+from fedbo.federation.shared import Shared
 from fedbo.message.inbox import Inbox
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.surrogate import Surrogate, SurrogateSettings
@@ -18,7 +19,7 @@ N, T, RUNS = 12, 10, 10_000
 # A domain of one point makes a query cost microseconds, and leaves the choice of peers as it is.
 SPACE = fedbo.Space({"x": fedbo.Float(0, 1)}, points=[{"x": 0.5}])
 FEDERATION = fedbo.Federation(SPACE, features=4, seed=1, kind="weights")
-FEATURES = FEDERATION.phi
+FEATURES = Shared.of(FEDERATION).phi
 
 
 def inbox_of(n: int, policy: FTS, inbox: Inbox | None = None, sequence: int = 1) -> Inbox:
@@ -121,7 +122,7 @@ def test_stragglers_are_never_followed_and_hold_nobody_up() -> None:
 def test_a_peers_query_is_the_maximiser_of_its_function() -> None:
     space = fedbo.Space({"x": fedbo.Float(0, 1)})
     agreed = fedbo.Federation(space, features=30, length_scale=0.2, seed=2, kind="weights")
-    features = agreed.phi
+    features = Shared.of(agreed).phi
     omega = np.random.default_rng(5).standard_normal(30)
     inbox = Inbox(30)
     hold_all(inbox, omega[None], t_n=5)

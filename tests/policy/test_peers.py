@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policy.ensembles import peers_of
 
 from fedbo import TS, Agent, Federation, Float
+from fedbo.federation.shared import Shared
 from fedbo.message import Kind, Message
 from fedbo.message.inbox import BeliefInbox, Held, Inbox, held
 from fedbo.policy import Target
@@ -76,7 +77,7 @@ def target_of(federation: Federation, inbox: Inbox) -> Target:
 
 def target_told(federation: Federation, claims: list[tuple[np.ndarray, np.ndarray, int]]) -> Target:
     """A target with beliefs of these means, covariances and numbers of trials."""
-    inbox = BeliefInbox(federation.coordinates, D=federation.space.dimensions)
+    inbox = BeliefInbox(Shared.of(federation).coordinates, D=federation.space.dimensions)
     for n, (mean, C, t_n) in enumerate(claims):
         header = {"fingerprint": bytes(16), "sender": f"peer-{n}", "sequence": 1, "t_n": t_n}
         inbox.hold(held(Message.of_belief(mean, C, 0.0, **header)))
@@ -86,7 +87,7 @@ def target_told(federation: Federation, claims: list[tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("kind", ["belief", "compact"])
 def test_messages_that_say_nothing_are_left_out(kind: Any) -> None:
     federation = Federation(PLANE, features=30, kind=kind)
-    k, rng = federation.coordinates, np.random.default_rng(0)
+    k, rng = Shared.of(federation).coordinates, np.random.default_rng(0)
     claims = [
         (rng.standard_normal(k), 0.5 * np.eye(k), 9),
         (rng.standard_normal(k), 0 * np.eye(k), 4),
@@ -102,7 +103,7 @@ def test_messages_that_say_nothing_are_left_out(kind: Any) -> None:
 def test_no_message_counts_for_its_size_or_for_how_highly_it_praises() -> None:
     """Large numbers, or one sharp maximum: the function is scaled down to that of honest ones."""
     federation = Federation(PLANE)
-    basis, k = federation.basis, federation.coordinates
+    basis, k = Shared.of(federation).basis, Shared.of(federation).coordinates
     peak = basis.coordinates(np.full((1, 2), 0.5))[0]
     for z in (peak, np.random.default_rng(0).standard_normal(k)):
         for factor in (1e2, 1e4, 1e6):
@@ -152,9 +153,9 @@ def test_tips_and_regrets_of_all_kinds_of_messages(kind: Kind) -> None:
         sent.append(sender.message())
     agent.receive(sent)
     peers = peers_of(agent._target(None, np.random.default_rng(0)))
-    values = peers.values(federation.basis.points)
-    highest = federation.basis.points[values.argmax(axis=0)]
-    named = [federation.tip(message) for message in sent]
+    values = peers.values(Shared.of(federation).basis.points)
+    highest = Shared.of(federation).basis.points[values.argmax(axis=0)]
+    named = [Shared.of(federation).tip(message) for message in sent]
     assert all((tip is not None) == (kind == "compact") for tip in named)
     np.testing.assert_array_equal(peers.tips, named if kind == "compact" else highest)
     X = np.random.default_rng(9).random((20, 2))
@@ -166,7 +167,7 @@ def test_tips_and_regrets_of_all_kinds_of_messages(kind: Kind) -> None:
 def test_the_regret_is_0_at_the_trial_of_a_tip() -> None:
     """Although the parameters of a trial are rounded, such as those on a logarithmic axis."""
     federation = Federation(PLANE)
-    k, space = federation.coordinates, federation.space
+    k, space = Shared.of(federation).coordinates, federation.space
     inbox = BeliefInbox(k, D=2)
     tips = np.array([[i / 15, 0.2] for i in range(16)])
     for n, tip in enumerate(tips):

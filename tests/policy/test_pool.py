@@ -13,6 +13,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from fedbo import Agent, Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Message
 from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.fit import Fit
@@ -62,7 +63,7 @@ def problem(
     base = rng.standard_normal(M)
     omegas = np.where(np.arange(N)[:, None] % 2, base, 0.0) + rng.standard_normal((N, M))
     X, waits = (space.sample(rng, size) for size in (n, waiting))
-    scores = federation.phi.function(base)(X) + error * rng.standard_normal(n)
+    scores = Shared.of(federation).phi.function(base)(X) + error * rng.standard_normal(n)
     return Target(
         t=n,
         space=space,
@@ -83,7 +84,7 @@ def pool_of(target: Target) -> Pool:
 
 def said_by_weights(target: Target) -> tuple[np.ndarray, list[np.ndarray]]:
     """The mean and the covariance of each peer's coordinates, by a loop over the directions."""
-    basis, noise = target.federation.basis, target.federation.noise_variance
+    basis, noise = Shared.of(target.federation).basis, target.federation.noise_variance
     means, covariances = [], []
     for omega in target.inbox.omega.astype(np.float64):
         s = np.array([T_N * lam / (T_N * lam + noise) for lam in basis.lam])
@@ -114,7 +115,7 @@ class Prior:
     """What a model says before any score, from the definition: mean and covariance."""
 
     def __init__(self, target: Target, listens: bool = True) -> None:
-        self.listens, self.basis = listens, target.federation.basis
+        self.listens, self.basis = listens, Shared.of(target.federation).basis
         hyper = target.belief.hyper
         self.noise, self.signal = hyper.noise_variance, hyper.signal_variance
         scales = np.array(hyper.length_scales)
@@ -306,7 +307,7 @@ def test_the_prior_is_the_posterior_of_the_hierarchical_model(trials: int, kind:
     Its covariance has the spread of the peers in place of I.
     """
     _, target = received(kind, trials)
-    basis, inbox = target.federation.basis, target.inbox
+    basis, inbox = Shared.of(target.federation).basis, target.inbox
     assert isinstance(inbox, BeliefInbox)
     k, K = len(basis), len(inbox)
     B = basis.vectors if kind == "belief" else np.eye(k)
@@ -361,7 +362,7 @@ def test_peers_that_are_like_the_target_gain_trust() -> None:
 def test_praise_is_how_much_better_each_peer_says_it_is(n: int) -> None:
     """By a loop over peers; before any score, how much better than 0."""
     target = problem(5, N=8, n=n)
-    pool, psi = pool_of(target), target.federation.basis.coordinates
+    pool, psi = pool_of(target), Shared.of(target.federation).basis.coordinates
     means, _ = said_by_weights(target)
     best = target.X[int(np.argmax(target.y))] if n else None
     for x in np.random.default_rng(0).random((10, 2)):

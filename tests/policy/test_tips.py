@@ -21,6 +21,7 @@ from fedbo import (
     Settings,
     TipsThenPool,
 )
+from fedbo.federation.shared import Shared
 from fedbo.policy import Query, Target
 from fedbo.policy.tips import IN_A_ROW
 
@@ -103,7 +104,7 @@ def test_a_message_names_the_best_trial_of_its_senders_own_model(plane: Federati
         kernel = ConstantKernel(hyper.signal_variance) * shape
         oracle = GaussianProcessRegressor(kernel, alpha=hyper.noise_variance, optimizer=None)
         mean = oracle.fit(X, z).predict(X)
-        named = plane.tip(agent.message())
+        named = Shared.of(plane).tip(agent.message())
         assert named is not None
         near = np.abs(X - named).max(axis=1) <= 0.5 / 15 + 1e-9
         assert mean[near].max() >= mean.max() - 0.02 * np.ptp(mean)
@@ -148,12 +149,12 @@ def test_tips_are_chosen_greedily(plane: Federation, five: list[Message]) -> Non
     policy = Shown(seen=[])
     first = newcomer(plane, five, policy=policy).ask()
     peers = peers_of(policy.seen[0])
-    grid = plane.basis.psi @ peers.m.T
+    grid = Shared.of(plane).basis.psi @ peers.m.T
     mean_regret = {}
     for tip in peers.tips:
         losses = []
         for n, g in enumerate(peers.m):
-            value = plane.basis.coordinates(tip[None])[0] @ g
+            value = Shared.of(plane).basis.coordinates(tip[None])[0] @ g
             r = np.clip((grid[:, n].max() - value) / np.ptp(grid[:, n]), 0.0, 1.0)
             losses.append(0.0 if (tip == peers.tips[n]).all() else r)
         mean_regret[tuple(tip)] = np.mean(losses)
@@ -186,7 +187,7 @@ def test_the_first_trials_are_tips_and_the_eighth_is_an_initial_point(
     assert sources.index("initial") == 7
     assert all(trial.t is None for trial in agent.trials[:3])
     assert agent.trials[3].t == 1
-    places = {tuple(plane.tip(message)) for message in five}
+    places = {tuple(Shared.of(plane).tip(message)) for message in five}
     tried = [tuple(plane.space.encode(trial.params)) for trial in agent.trials[:IN_A_ROW]]
     assert len({*tried}) == IN_A_ROW
     assert {*tried} <= places

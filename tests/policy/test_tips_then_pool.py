@@ -11,6 +11,7 @@ from policy.ensembles import peers_of
 
 import fedbo
 from fedbo import EI, TS, Agent, Federation, Float, TipsThenPool
+from fedbo.federation.shared import Shared
 from fedbo.model.argmax import SampledFunction
 from fedbo.model.gp import Draw
 from fedbo.policy import Target
@@ -142,7 +143,7 @@ def test_without_messages_it_is_expected_improvement() -> None:
 def test_a_message_without_information_changes_nothing() -> None:
     """A belief that is the prior, whatever it says of the number of its trials."""
     where = federation(kind="belief")
-    k = where.coordinates
+    k = Shared.of(where).coordinates
     header = dict(fingerprint=where.fingerprint, sender="peer", sequence=1)
     for t_n, mean, C in ((0, np.ones(k), 0.5 * np.eye(k)), (30, np.zeros(k), np.eye(k))):
         message = fedbo.Message.of_belief(mean, C, 0.0, t_n=t_n, **header)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedbo import Federation, Float
 from fedbo.federation.calibration import STEP
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyRefused, verify
 from fedbo.message import Message
 from fedbo.privacy import BudgetSpent, Plan, Release, next_release, one_each, signal, spent
@@ -109,7 +110,11 @@ def test_a_budget_is_never_overspent_whatever_is_forgotten(releases: int, seed: 
     "given",
     [
         {"contributions": []},
-        {"contributions": [contribution(OURS, y=np.full(OURS.shape_coordinates, np.nan))]},
+        {
+            "contributions": [
+                contribution(OURS, y=np.full(Shared.of(OURS).shape_coordinates, np.nan))
+            ]
+        },
         {"contributions": [contribution(OURS, cell=99)]},
         {"contributions": [contribution(private(plan=PLAN, seed=1))]},
         {"contributions": [contribution(OURS, "clinic/a"), contribution(OURS, "clinic/b")]},

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.model.features import POINTS
 from fedbo.privacy.contribution import lifted, second_moments, shape, to_shape, unit
 from fedbo.space import Categorical, Float, Int, Space
@@ -48,19 +49,19 @@ class TestShape:
         """Oracle: averages over the space of the function times each eigenfunction."""
         nu = np.random.default_rng(1).standard_normal(federation.features)
         points = federation.space.cover(POINTS)
-        basis = federation.basis
-        lam = basis.lam[: federation.shape_coordinates]
-        f = (federation.phi(points) - basis.mean) @ nu
+        shared = Shared.of(federation)
+        basis, lam = shared.basis, shared.basis.lam[: shared.shape_coordinates]
+        f = (shared.phi(points) - basis.mean) @ nu
         psi = basis.coordinates(points)[:, : len(lam)]
         norms = (psi**2).mean(axis=0)
         right = (psi * f[:, None]).mean(axis=0) / np.sqrt(norms) * (norms / norms[0]) ** -0.25
-        found = shape(federation, nu)
+        found = shape(shared, nu)
         np.testing.assert_allclose(found, right / np.linalg.norm(right), atol=1e-6)
 
     def test_a_single_point_is_refused(self) -> None:
         alone = Federation(Space({"x": Float(0, 1)}, points=[{"x": 0.5}]))
         with pytest.raises(ValueError, match="has a single point; a contribution needs two"):
-            to_shape(alone)
+            to_shape(Shared.of(alone))
 
 
 class TestUnit:

@@ -19,6 +19,7 @@ from privacy.test_contribution import SPACES
 from fedbo import FTS, Agent, Policy, TipsThenPool
 from fedbo.federation import Federation
 from fedbo.federation.calibration import STEP, gaussian_sigma
+from fedbo.federation.shared import Shared
 from fedbo.message import Message, MessageRefused
 from fedbo.model.features import POINTS
 from fedbo.privacy import Plan, Release, Simulated, epsilon, mechanisms, release
@@ -27,7 +28,8 @@ from fedbo.privacy.release import DRAWS, STEPS, draws, mean_and_spread, voted_po
 from fedbo.space import Float
 
 SQUARE = Federation({"x": Float(0, 1), "y": Float(0, 1)})
-D, CELLS = len(to_shape(SQUARE)), len(SQUARE.cells)
+SHARED = Shared.of(SQUARE)
+D, CELLS = len(to_shape(SHARED)), len(SHARED.cells)
 MANY = 300  # members from which second moments of all coordinates are summed
 
 
@@ -84,10 +86,8 @@ def crowd(n: int, seed: int = 0, federation: Federation = SQUARE) -> list[Vote |
     rng = np.random.default_rng(seed)
     M = federation.features
     nu = rng.standard_normal(M) + 0.5 * rng.standard_normal((n, M))
-    best = federation.space.sample(rng, n)
-    return [
-        Vote(federation.cell(x), shape(federation, mean)) for mean, x in zip(nu, best, strict=True)
-    ]
+    best, shared = federation.space.sample(rng, n), Shared.of(federation)
+    return [Vote(shared.cell(x), shape(shared, mean)) for mean, x in zip(nu, best, strict=True)]
 
 
 # What one member can change
@@ -262,10 +262,10 @@ def federation(request: pytest.FixtureRequest) -> Federation:
 class TestDraws:
     def test_variance_over_the_space_is_one(self, federation: Federation) -> None:
         found = made(crowd(20, federation=federation), federation=federation)
-        Z = draws(federation, found, np.random.default_rng(0))
-        assert Z.shape == (DRAWS, len(federation.basis))
+        Z = draws(Shared.of(federation), found, np.random.default_rng(0))
+        assert Z.shape == (DRAWS, len(Shared.of(federation).basis))
         points = federation.space.cover(POINTS)
-        values = federation.basis.coordinates(points) @ Z.T
+        values = Shared.of(federation).basis.coordinates(points) @ Z.T
         np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=1e-6)
         np.testing.assert_allclose(values.var(axis=0), 1.0, rtol=1e-6)
 
@@ -273,8 +273,8 @@ class TestDraws:
         """The mean of the draws within 4.5 standard errors; half of them do not vary."""
         members = crowd(MANY, 4)
         right = np.mean([member.y for member in members if member], axis=0)
-        Z = draws(SQUARE, made(members, 1e7), np.random.default_rng(0))
-        Y = np.array([unit(z[:D] * to_shape(SQUARE)) for z in Z])
+        Z = draws(SHARED, made(members, 1e7), np.random.default_rng(0))
+        Y = np.array([unit(z[:D] * to_shape(SHARED)) for z in Z])
         half = DRAWS // 2
         np.testing.assert_allclose(Y[:half], np.tile(unit(right), (half, 1)), atol=5e-3)
         spread = Y[half:] @ unit(right)
@@ -288,14 +288,14 @@ class TestDraws:
 def test_first_cells_are_those_with_most_votes() -> None:
     members = [Vote(cell, np.eye(D)[0]) for cell in [5] * 30 + [9] * 20 + [1] * 10 + [3]]
     published = made(members, 20.0)
-    found = voted_points(SQUARE, published)
-    assert [SQUARE.cell(x) for x in found] == [5, 9, 1]
+    found = voted_points(SHARED, published)
+    assert [SHARED.cell(x) for x in found] == [5, 9, 1]
     m, _, _ = mean_and_spread(published)
     for x in found:  # the best point of its cell by the noisy mean
         points = SQUARE.space.cover(1024)
-        points = points[SQUARE.nearest_cells(points) == SQUARE.cell(x)]
-        psi = SQUARE.basis.coordinates(np.array([x, *points]))[:, : len(m)]
-        values = psi @ (m / to_shape(SQUARE))
+        points = points[SHARED.nearest_cells(points) == SHARED.cell(x)]
+        psi = SHARED.basis.coordinates(np.array([x, *points]))[:, : len(m)]
+        values = psi @ (m / to_shape(SHARED))
         assert values[0] == pytest.approx(values.max())
 
 

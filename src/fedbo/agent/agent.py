@@ -20,6 +20,7 @@ from fedbo.agent.settings import InitialPoints, Settings, Stream
 from fedbo.agent.trial import Account, History, Trial
 from fedbo.caller import warn
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.files import FileRefused
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
@@ -88,7 +89,7 @@ class Agent:
         keyring: Keyring | None = None,
         ledger: Recorder | None = None,
     ) -> None:
-        self.federation = federation
+        self.federation, self.shared = federation, Shared.of(federation)
         self.policy = TipsThenPool() if policy is None else policy
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         _check_agent(federation, self.policy, self.name, seed)
@@ -115,8 +116,8 @@ class Agent:
         )
         self._outbox = Outbox(self.name, federation, self.settings, self._history, self._entropy)
         self._outbox.keys = keys
-        shared = federation.space.dimensions
-        self.inbox = inbox_for(federation.kind, federation.coordinates, self._entropy, shared)
+        M, known = self.shared.coordinates, federation.space.dimensions
+        self.inbox = inbox_for(federation.kind, M, self._entropy, known)
         self._held: dict[str, bytes] = {}  # the keys of the peers whose signed messages are held
         self._is_full = False  # and the warning about that was given
         self._changes = -1  # of the keyring, when it was last looked at
@@ -252,7 +253,7 @@ class Agent:
             messages = [messages]
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
-        decoded = [_heard(self.federation, i, message) for i, message in enumerate(messages)]
+        decoded = [_heard(self.shared, i, message) for i, message in enumerate(messages)]
         for message in decoded:
             self._check(message)
         theirs = [m for m in decoded if isinstance(m, Release) or m.sender != self.name]
@@ -296,9 +297,9 @@ class Agent:
     def _take(self, message: Heard, chance: float) -> bool:
         """Hold a message, or the draws of a release, in place of an earlier one."""
         if isinstance(message, Release):
-            held = held_draws(self.federation, message)
+            held = held_draws(self.shared, message)
         else:
-            held = [self.federation.held(message)]
+            held = [self.shared.held(message)]
         first = held[0].sender
         if first not in self.inbox and (why := self._why_no_room_for(message, len(held))):
             if not self._is_full:
@@ -537,17 +538,18 @@ def _keys_of(signer: str, keys: KeyPair | None, name: str) -> KeyPair | None:
     return keys
 
 
-def _heard(federation: Federation, i: int, message: Wire) -> Heard:
+def _heard(shared: Shared, i: int, message: Wire) -> Heard:
     """Return a message or release that fits the federation, of which i were before it."""
     if not isinstance(message, Message | Release | bytes | bytearray):
         raise TypeError(
             f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
         )
     if isinstance(message, Message | Release):
-        federation.check(message)
+        shared.check(message)
         return message
     try:
-        content = federation.read(message)
+        content = shared.federation.read(message)
+        shared.check(content)
     except MessageRefused as error:
         raise MessageRefused(f"messages[{i}]: {error}") from None
     if isinstance(content, Heard):

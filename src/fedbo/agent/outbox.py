@@ -26,6 +26,7 @@ import numpy as np
 from fedbo.agent.settings import Settings, Stream
 from fedbo.agent.trial import History
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.identity.keys import KeyPair
 from fedbo.message.message import Message
 from fedbo.message.release import Release
@@ -62,23 +63,24 @@ class Outbox:
     message: Message | None = field(default=None, init=False)  # until the next score
 
     def __post_init__(self) -> None:
-        self._regression = Regression(self.federation.phi, self.federation.noise_variance)
+        self.shared = Shared.of(self.federation)
+        self._regression = Regression(self.shared.phi, self.federation.noise_variance)
 
     def evidence(self) -> tuple[Regression, Array]:
         """Return the observations that messages draw on, and their standard scores (n,)."""
         numbers = self.informing()
         if new := numbers[len(self._regression) :]:
-            self._regression.add(self._shared(new))
+            self._regression.add(self._known(new))
         y = self.settings.scores(self.history.y(numbers)).z
         has_own = self.federation.space.dimensions < (X := self.history.X(numbers)).shape[1]
         if has_own and len(y) and self.history.constraints() is None:
             y = self.settings.scores(self._profile(X, y)).z
         return self._regression, y
 
-    def _shared(self, numbers: list[int]) -> Array:
+    def _known(self, numbers: list[int]) -> Array:
         """Return what the federation knows of the points of trials, (n, D)."""
-        shared: Array = self.history.X(numbers)[:, : self.federation.space.dimensions]
-        return shared
+        known: Array = self.history.X(numbers)[:, : self.federation.space.dimensions]
+        return known
 
     def _model(self, X: Array, y: Array) -> Surrogate:
         model = self.settings.model(X.shape[1])
@@ -112,19 +114,20 @@ class Outbox:
         """Return where the agent's own model is largest among its trials, rounded; none if flat."""
         if not (self.federation.tips and self.settings.tips) or np.ptp(y) == 0.0:
             return b""
-        X, shared = self.history.X(numbers := self.informing()), self._shared(numbers)
-        worth = self._model(X, y).predict(X)[0] if X.shape == shared.shape else y
-        return self.federation.lattice.pack(shared[np.argmax(worth)])
+        X, known = self.history.X(numbers := self.informing()), self._known(numbers)
+        worth = self._model(X, y).predict(X)[0] if X.shape == known.shape else y
+        return self.shared.lattice.pack(known[np.argmax(worth)])
 
     def _contribution(self, belief: Posterior, y: Array, header: dict[str, Any]) -> Message:
         """Return the contribution to a private release."""
-        federation = self.federation
+        shared = self.shared
         if numbers := self.informing():
-            cell = federation.cell(self._shared([numbers[int(np.argmax(y))]])[0])
+            cell = shared.cell(self._known([numbers[int(np.argmax(y))]])[0])
         else:  # without a feasible trial, it votes for any cell, and always for the same
             rng = Stream.VOTE.generator(self.entropy)
-            cell = int(rng.integers(len(federation.cells)))
-        return Message.of_contribution(shape(federation, belief.nu), cell, **header)
+            cell = int(rng.integers(len(shared.cells)))
+        y = shape(shared, belief.nu)
+        return Message.of_contribution(y, cell, basis=shared.digest, **header)
 
     def write(self) -> Message:
         """Return the message, made anew if a score was told since the last one."""
@@ -159,17 +162,22 @@ class Outbox:
         elif federation.kind == "weights":
             message = Message.of_weights(belief.draw(rng), **header)
         elif federation.is_compact:
-            counts = saturated(federation.counts(self._shared(self.informing())))
-            V = federation.factor_of(counts)
-            m, _ = summarise(belief.nu, belief.draw(rng), V.T @ V, federation.basis.vectors)
+            counts = saturated(self.shared.counts(self._known(self.informing())))
+            V = self.shared.factor_of(counts)
+            m, _ = summarise(belief.nu, belief.draw(rng), V.T @ V, self.shared.basis.vectors)
             levels, scales = quantise(m[None], rng)
             message = Message.of_compact(
-                levels[0], float(scales[0]), counts, self._tip(y), **header
+                levels[0],
+                float(scales[0]),
+                counts,
+                self._tip(y),
+                basis=self.shared.digest,
+                **header,
             )
         else:
             message = Message.of_belief(belief.nu, belief.covariance(), y.max(), **header)
         try:
-            federation.check(message)
+            self.shared.check(message)
         except MessageRefused as error:
             raise ValueError(
                 f"agent {self.name!r} has scores that no peer would accept: {error}; use settings "

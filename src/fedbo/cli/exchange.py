@@ -13,6 +13,7 @@ from fedbo.cli.study import FederationFile, federation_at
 from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Fingerprint, Heard, Message, MessageRefused
 
@@ -100,7 +101,7 @@ def _refused(keyring: Keyring, agreed: Federation, messages: list[Heard]) -> dic
     reasons: dict[Heard, str] = {}
     for message in messages:
         try:
-            agreed.check(message)
+            Shared.of(agreed).check(message)
         except MessageRefused as error:
             reasons[message] = str(error)
     fitting = [message for message in messages if message not in reasons]

@@ -18,6 +18,7 @@ from rich.text import Text
 from fedbo.cli import checks, screen
 from fedbo.exchange import Entry, Ledger
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Fingerprint, Heard, Message, Release
 from fedbo.privacy.statement import broken_promise, statement
 
@@ -102,7 +103,7 @@ def show_message(
 
 def _tip(message: Message, federation: Federation | None) -> str:
     """Say which point a message recommends: its parameters, or its number."""
-    x = None if federation is None else federation.tip(message)
+    x = None if federation is None else Shared.of(federation).tip(message)
     if federation is None or x is None:
         return f"point 0x{message.tip.hex()} of the federation's lattice"
     params = federation.space.decode(x)

@@ -10,6 +10,7 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
 from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
@@ -104,11 +105,12 @@ def choose(
     """
     labels: dict[Heard | Withdrawal, str] = {}
     faults: list[str] = []
+    shared = Shared.of(federation)
     for label, content in contents:
         try:
             if isinstance(content, str):
                 raise MessageRefused(content)
-            federation.check(content)
+            shared.check(content)
             if content.key:
                 verify(content)
             labels[content] = label

@@ -1,26 +1,28 @@
-"""What the agents of a federation agree on."""
+"""What the agents of a federation agree on: a record, its file and its fingerprint.
+
+Nothing here computes with the features, so a hub can check what it keeps without any model.
+`fedbo.federation.shared` has what agents derive from the record.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
-from typing import Any, Literal, cast, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 from fedbo import files
 from fedbo.federation import file
 from fedbo.federation.calibration import noise_fault
 from fedbo.federation.plan import Plan
-from fedbo.message.compact import Compact, packed_bytes
-from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
+from fedbo.message.compact import packed_bytes
 from fedbo.message.message import Heard, Kind, Message, MessageKind, read
 from fedbo.message.release import COORDINATES, RELEASE_BYTES, Release
 from fedbo.message.signed import (
+    BASIS_BYTES,
     MOST_CELLS,
+    MOST_COORDINATES,
     Fingerprint,
     MessageRefused,
     Withdrawal,
@@ -28,11 +30,8 @@ from fedbo.message.signed import (
     key_text,
     parse_key,
 )
-from fedbo.model import summary
-from fedbo.model.features import POINTS, Basis, Features
-from fedbo.model.kernel import Array
 from fedbo.space.axis import Parameter, number
-from fedbo.space.space import Lattice, Space, nearest
+from fedbo.space.space import Lattice, Space
 
 KernelName = Literal["se", "matern52"]
 
@@ -41,9 +40,6 @@ FORMAT = 1
 
 #: A model over M features needs matrices of M x M numbers: 200 MB each for this many.
 MOST_FEATURES = 5000
-
-_ALONG = 8  # cells in one dimension
-_IN_CELL = 4  # points of the space in a cell, at least
 
 #: The default length scale of the features is this times √D, as distances in the cube grow.
 LENGTH_SCALE = 0.3
@@ -54,7 +50,6 @@ _SCALE_LIMITS = (1e-6, 1e6)
 _NOISE_LIMITS = (1e-10, 1e6)
 _KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
-_SHOWN = 16  # bytes of a tip that an error repeats
 _BESIDE = 512  # bytes beside the numbers, or more: names, counters, the key and the signature
 
 
@@ -98,7 +93,7 @@ class Federation:
     >>> ours
     Federation(['C'], maximize, features=50, kernel='se', seed=7, length_scale=0.3, ...)
     >>> str(ours.fingerprint)
-    '570fa559-a27d9f95-8df68a6f-e2588808'
+    'b5848633-cdaca564-cd30b55a-e2588839'
     >>> ours.difference(Federation({"C": Float(1e-4, 100, log=True)}, features=50, seed=7))
     'space.parameters.C.high is 10.0 here and 100.0 there'
     >>> Federation({"b": Float(0, 1), "a": Float(0, 1)}).space.names
@@ -145,7 +140,7 @@ class Federation:
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Federation) and self.difference(other) is None
+        return isinstance(other, Federation) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -155,121 +150,20 @@ class Federation:
         agreed += "" if self.privacy is None else f", privacy={self.privacy!r}"
         return f"Federation({[*self.space.names]}, {self.space.direction}, {agreed})"
 
-    @cached_property
-    def phi(self) -> Features:
-        """The shared feature map φ, the same on every machine."""
-        D = self.space.dimensions
-        return _phi(D, self.features, self.kernel, self.length_scale, self.seed)
-
-    @cached_property
-    def basis(self) -> Basis:
-        """The leading directions of the features over the space, the same on every machine."""
-        points = self.space.cover(POINTS)
-        phi = (self.features, self.kernel, self.length_scale, self.seed)
-        return _basis(points.shape, points.tobytes(), *phi)
-
     @property
     def sends(self) -> MessageKind:
         """What agents send: messages of ``kind``, or contributions to private releases."""
         return self.kind if self.privacy is None else "contribution"
 
-    @cached_property
-    def coordinates(self) -> int:
-        """How many weights, or coordinates of them, a message of ``kind`` describes."""
-        return len(self.basis) if self.is_compact else self.features
-
-    @property
-    def sent_coordinates(self) -> int:
-        """The same for what agents send; of a contribution, the coordinates of a shape."""
-        return self.coordinates if self.privacy is None else self.shape_coordinates
-
-    @cached_property
-    def shape_coordinates(self) -> int:
-        """How many leading coordinates a member contributes to a private release."""
-        return min(COORDINATES, len(self.basis))
-
-    @cached_property
-    def cells(self) -> Array:
-        """The centres (n, D) of the public cells of the space; a cell is what is nearest to one.
-
-        They are the same on every machine. There are at most 64, and at most 8 in one dimension. A
-        cell has at least four points of the space, unless the space has fewer.
-        """
-        points = self.space.cover(POINTS)
-        centres = self.space.cover(min(MOST_CELLS, _ALONG**self.space.dimensions))
-        while len(centres) > 1:
-            inside = np.bincount(nearest(points, centres), minlength=len(centres))
-            if inside.min() >= _IN_CELL:
-                break
-            centres = np.delete(centres, inside.argmin(), axis=0)
-        return centres
-
-    def nearest_cells(self, X: Array) -> NDArray[np.intp]:
-        """Return the cells (n,) that points lie in."""
-        return nearest(X, self.cells)
-
-    def cell(self, x: Array) -> int:
-        """Return the cell that a point lies in."""
-        return int(self.nearest_cells(x[None])[0])
-
-    @cached_property
-    def cell_features(self) -> Array:
-        """The features (n, M) of a trial of which only the cell is known; see `model.summary`."""
-        points = self.space.cover(POINTS)
-        return summary.cell_features(
-            self.phi, points, self.nearest_cells(points), self.noise_variance
-        )
-
-    def counts(self, X: Array) -> NDArray[np.intp]:
-        """Return how many points are in each cell, (n,)."""
-        return np.bincount(self.nearest_cells(X), minlength=len(self.cells))
-
-    def factor_of(self, counts: summary.Counts) -> Array:
-        """Return V (r, k): VᵀV is what trials tell about a function, by their counts in cells."""
-        B = self.basis.vectors
-        return summary.factor_of(self.cell_features, counts, self.noise_variance, B)
-
-    def held(self, message: Message) -> Held:
-        """Return what an inbox holds of a message."""
-        if message.kind != "compact":
-            return held(message)
-        header, tip = (message.sender, message.sequence, message.t_n), self.tip(message)
-        return Held(*header, _belief(self, message), tip=tip)
-
-    @cached_property
-    def lattice(self) -> Lattice:
-        """The points that a tip may name."""
-        return Lattice(self.space)
-
-    def tip(self, message: Message) -> Array | None:
-        """Return the point (D,) that a message recommends, or None if it names none."""
-        return self.lattice.unpack(message.tip) if message.tip else None
-
     @property
     def is_compact(self) -> bool:
-        """Whether messages describe the coordinates of weights in `basis`, not all weights."""
+        """Whether messages describe the leading coordinates of weights, not all weights."""
         return self.kind == "compact"
-
-    @property
-    def sent_bytes(self) -> int:
-        """How many bytes the numbers in a message take."""
-        if self.sends == "compact":
-            tip = self.lattice.nbytes if self.tips else 0
-            return packed_bytes(self.coordinates, self._sent_cells) + 4 + tip
-        M = self.sent_coordinates
-        beside = {"weights": 0, "belief": 2 * M * (M + 1) + 8, "contribution": 8}
-        return 4 * M + beside[self.sends]
 
     @property
     def sends_tips(self) -> bool:
         """Whether what agents send may name a tip."""
         return self.tips and self.sends == "compact"
-
-    @property
-    def _sent_cells(self) -> int:
-        """How many cells a message says something about."""
-        names_cells = self.sends in ("compact", "contribution")
-        return len(self.cells) if names_cells else 0
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -279,12 +173,19 @@ class Federation:
             space=_space_part(self.space),
             features=[self.kernel, self.features, self.seed],
             kind=kind if self.privacy is None else [kind, self.privacy.table],
-            scales=[
-                self.length_scale,
-                self.noise_variance,
-                *([self.basis.digest] if self.is_compact or self.privacy is not None else []),
-            ],
+            scales=[self.length_scale, self.noise_variance],
         )
+
+    @cached_property
+    def sent_bytes(self) -> int:
+        """How many bytes the numbers in a message take at most."""
+        if self.sends == "compact":
+            tip = Lattice(self.space).nbytes if self.tips else 0
+            return BASIS_BYTES + 4 + packed_bytes(MOST_COORDINATES, MOST_CELLS) + tip
+        if self.sends == "contribution":
+            return 4 * COORDINATES + 8 + BASIS_BYTES
+        M = self.features
+        return 4 * M + (2 * M * (M + 1) + 8 if self.sends == "belief" else 0)
 
     @property
     def most_bytes(self) -> int:
@@ -293,12 +194,13 @@ class Federation:
         return largest + _BESIDE
 
     def read(self, data: bytes | bytearray | memoryview) -> Heard | Withdrawal:
-        """Return what these bytes hold if it fits this federation; its signature is not checked.
+        """Return what these bytes hold, if its size, form and header are those of this federation.
 
-        Whatever comes from outside enters here: nothing is unpacked before its size is known.
+        Whatever comes from outside enters here: nothing is unpacked before its size is known. Its
+        signature is not checked, and neither are its numbers: see `Shared.check`.
 
         Raises:
-            MessageRefused: If it is too large, damaged, or does not fit; the text says why.
+            MessageRefused: If it is too large, damaged, or of another federation.
         """
         if len(data) > (most := self.most_bytes):
             raise MessageRefused(f"it has {len(data):,} bytes, expected at most {most:,}")
@@ -307,28 +209,20 @@ class Federation:
         return content
 
     def check(self, content: Heard | Withdrawal) -> None:
-        """Raise `MessageRefused`, with the reason, if this does not fit the federation."""
+        """Raise `MessageRefused`, with the reason, if the header does not fit the federation.
+
+        The header is the fingerprint and the kind of a message, or the terms of a release.
+        """
         fault = self.fingerprint.mismatch(content.fingerprint)
-        if not fault and isinstance(content, Message):
-            fault = self._message_fault(content)
+        if not fault and isinstance(content, Message) and content.kind != self.sends:
+            fault = f"it is of kind {content.kind!r}, expected {self.sends!r}"
         elif not fault and isinstance(content, Release):
-            fault = self._release_fault(content)
+            fault = self._terms_fault(content)
         if fault:
-            what = f"{content.type} {content.sequence} of {content.sender!r}"
-            raise MessageRefused(f"{what}: {fault}")
+            raise refusal(content, fault)
 
-    def _message_fault(self, message: Message) -> str | None:
-        M, cells = self.sent_coordinates, self._sent_cells
-        if message.kind != self.sends:
-            return f"it is of kind {message.kind!r}, expected {self.sends!r}"
-        if not message.body.fits(M, cells):
-            return f"it has M = {message.M}, expected M = {M} and {cells} cells"
-        if message.tip and (not self.tips or self.tip(message) is None):
-            return f"its tip is {message.tip[:_SHOWN].hex()}, which is no tip of this federation"
-        return message.absurd_number(self.noise_variance)
-
-    def _release_fault(self, release: Release) -> str | None:
-        plan, k = self.privacy, self.shape_coordinates
+    def _terms_fault(self, release: Release) -> str | None:
+        plan = self.privacy
         if plan is None:
             return "the federation has no privacy plan, so that nobody may publish releases"
         if release.sender != plan.by:
@@ -338,9 +232,6 @@ class Federation:
         terms = release.epsilon, release.delta, release.releases
         if terms != (planned := (plan.epsilon, plan.delta, plan.releases)):
             return f"its ε, δ and number of releases are {terms}, expected {planned}"
-        sizes = len(release.votes), release.coordinates
-        if sizes != (expected := (len(self.cells), k)) or release.squared > k:
-            return f"it has votes for {sizes[0]} cells and {sizes[1]} coordinates, not {expected}"
         return noise_fault(plan, release)
 
     def difference(self, other: Federation) -> str | None:
@@ -423,12 +314,9 @@ class Federation:
             raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
-@lru_cache(maxsize=256)  # in one process, many agents receive the same message
-def _belief(federation: Federation, message: Message) -> Belief:
-    body = cast(Compact, message.body)
-    m, R = summary.belief(body.levels, body.step, federation.factor_of(body.counts))
-    kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
-    return m.astype(np.float32), R[kept].astype(np.float32)
+def refusal(content: Heard | Withdrawal, fault: str) -> MessageRefused:
+    """Return the error that names what is refused, and why."""
+    return MessageRefused(f"{content.type} {content.sequence} of {content.sender!r}: {fault}")
 
 
 def _differences(ours: Any, theirs: Any, name: str = "") -> Iterator[str]:
@@ -466,17 +354,6 @@ def _positive(what: str, value: object, low: float, high: float) -> float:
     if not low <= positive <= high:
         raise ValueError(f"{what} is {value!r}, expected a number from {low:g} to {high:g}")
     return positive
-
-
-def _phi(D: int, M: int, kernel: KernelName, scale: float, seed: int) -> Features:
-    return Features(D, M, kernel=kernel, length_scales=scale, seed=seed)
-
-
-@lru_cache(maxsize=16)  # many agents of one process have the same federation
-def _basis(
-    shape: tuple[int, int], points: bytes, M: int, kernel: KernelName, scale: float, seed: int
-) -> Basis:
-    return Basis(_phi(shape[1], M, kernel, scale, seed), np.frombuffer(points).reshape(shape))
 
 
 def _check_format(value: object) -> None:

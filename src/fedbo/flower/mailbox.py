@@ -14,6 +14,7 @@ from pathlib import Path
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.flower.wire import log
 from fedbo.identity import Keyring, listed_keys
 from fedbo.message import Message, MessageRefused, Release
@@ -87,6 +88,7 @@ class Mailbox:
                 from the sender that it names.
         """
         message = self.federation.read(data)
+        Shared.of(self.federation).check(message)
         if not isinstance(message, Message):
             raise MessageRefused(f"it is a {message.type}, expected the message of an agent")
         if message.key and not self.federation.members:

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
@@ -163,7 +164,7 @@ class Service:
         for row in due:
             fields: dict[str, object] = {"federation": row.name}
             try:
-                row.agreed.basis  # noqa: B018 (computed here, not while others wait)
+                Shared.of(row.agreed).basis  # noqa: B018 (computed here, not while others wait)
                 with self.writing() as connection:
                     made = store.make_due_release(connection, row.id, keys=self.keys)
             except (Refused, SQLAlchemyError, ValueError):  # the others do not wait for it

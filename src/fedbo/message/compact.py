@@ -3,6 +3,7 @@
 ======  ===========================================================================  ======
 symbol  meaning                                                                      shape
 ======  ===========================================================================  ======
+basis   identifies the directions of the coordinates; 4 bytes                        scalar
 k, c    number of leading coordinates, number of public cells                        scalar
 scale   Δ: the mean is Δ times the levels; one float32                               scalar
 levels  whole numbers from −7 to 7, of which the largest is 7 or −7; 4 bits each,    (k,)
@@ -13,9 +14,9 @@ tip     the number of a point on the public lattice (`fedbo.space.Lattice`), as 
         empty if the sender names none
 ======  ===========================================================================  ======
 
-On the wire it is ``["compact", k, c, scale, packed, tip]``, and packed has the bits of the levels,
-those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes it has
-61 bytes. If all levels are 0, so is the scale.
+On the wire it is ``["compact", basis, k, c, scale, packed, tip]``, and packed has the bits of the
+levels, those of the counts, and zeros up to the next byte. With k = 40, c = 64 and a tip of 4 bytes
+it has 67 bytes. If all levels are 0, so is the scale.
 `fedbo.model.summary` says how a mean is rounded, and what a receiver makes of all this.
 """
 
@@ -26,7 +27,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.signed import MOST_CELLS, MOST_COORDINATES, MessageRefused, Wire
+from fedbo.message.signed import (
+    MOST_CELLS,
+    MOST_COORDINATES,
+    BasisDigest,
+    MessageRefused,
+    Wire,
+)
 
 #: Bits of a level, of which one is its sign, and of a count.
 BITS, COUNT_BITS = 4, 2
@@ -41,6 +48,7 @@ _LEAST = float(np.finfo(np.float32).tiny)  # of a scale; smaller ones lose digit
 class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
     """The body of a compact message."""
 
+    basis: BasisDigest
     k: int
     cells: int
     scale: bytes  # little-endian float32
@@ -67,7 +75,12 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
 
     @classmethod
     def pack(
-        cls, levels: NDArray[np.integer], scale: float, counts: NDArray[np.integer], tip: bytes
+        cls,
+        levels: NDArray[np.integer],
+        scale: float,
+        counts: NDArray[np.integer],
+        tip: bytes,
+        basis: bytes,
     ) -> Compact:
         """Build a body; see `Message.of_compact`."""
         codes = np.minimum(counts, _MORE)
@@ -75,7 +88,8 @@ class Compact(Wire, frozen=True, kw_only=True, tag="compact"):
         with np.errstate(over="ignore"):  # what is too large becomes inf, which is refused
             step = np.array([scale], dtype=np.float64).astype("<f4").tobytes()
         packed = np.packbits(np.concatenate(bits)).tobytes()
-        return cls(k=len(levels), cells=len(counts), scale=step, packed=packed, tip=tip)
+        sizes = {"k": len(levels), "cells": len(counts)}
+        return cls(basis=basis, scale=step, packed=packed, tip=tip, **sizes)
 
     @property
     def M(self) -> int:

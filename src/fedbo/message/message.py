@@ -14,6 +14,7 @@ cell        which public cell of the space holds the best trial (a vote)        
 counts      how many trials are in each public cell                                      (c,)
 tip         number of a point on the public lattice (`fedbo.space.Lattice`)              scalar
 y           shape of the mean: what is contributed to a private release                  (d,)
+basis       digest of the directions of these coordinates (`fedbo.model.features.Basis`)  scalar
 ==========  ===========================================================================  ======
 
 A *compact* message has a rounded mean of the k leading coordinates of the weights, counts, from
@@ -42,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedbo.message.compact import Compact, norm
 from fedbo.message.release import Release
-from fedbo.message.signed import MessageRefused, Signed, Wire, Withdrawal, decoded
+from fedbo.message.signed import BasisDigest, MessageRefused, Signed, Wire, Withdrawal, decoded
 
 #: What agents hand out to each other.
 Kind = Literal["compact", "weights", "belief"]
@@ -129,6 +130,7 @@ class Contribution(Vector, frozen=True, tag="contribution"):
     """The body of a contribution to a private release: y and a vote."""
 
     cell: int
+    basis: BasisDigest
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -200,7 +202,14 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
 
     @classmethod
     def of_compact(
-        cls, levels: ArrayLike, scale: float, counts: ArrayLike, tip: bytes = b"", **header: Any
+        cls,
+        levels: ArrayLike,
+        scale: float,
+        counts: ArrayLike,
+        tip: bytes = b"",
+        *,
+        basis: bytes,
+        **header: Any,
     ) -> Message:
         """Build a compact message, of what `fedbo.model.summary` returns.
 
@@ -210,24 +219,28 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
             counts: (c,) how many trials are in each cell; 3 and more are sent as one.
             tip: The point that the sender recommends, as `fedbo.space.Lattice.pack` writes it;
                 empty (default) if it names none.
+            basis: The digest of the federation's `Basis`, 4 bytes.
 
         >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 10}
-        >>> message = Message.of_compact([0, 3, -7], 0.5, [9, 0, 1, 0], **header)
+        >>> levels, counts, digest = [0, 3, -7], [9, 0, 1, 0], bytes(4)
+        >>> message = Message.of_compact(levels, 0.5, counts, basis=digest, **header)
         >>> message.nu.tolist(), message.counts.tolist()
         ([0.0, 1.5, -3.5], [4, 0, 1, 0])
         """
-        return cls(body=Compact.pack(np.asarray(levels), scale, np.asarray(counts), tip), **header)
+        body = Compact.pack(np.asarray(levels), scale, np.asarray(counts), tip, basis)
+        return cls(body=body, **header)
 
     @classmethod
-    def of_contribution(cls, y: ArrayLike, cell: int, **header: Any) -> Message:
+    def of_contribution(cls, y: ArrayLike, cell: int, *, basis: bytes, **header: Any) -> Message:
         """Build a contribution to a private release.
 
         Args:
             y: (d,) the shape of the mean of the sender's belief; whoever sums it up gives it
                 length 1. Zeros contribute no shape.
             cell: The cell that the sender votes for.
+            basis: The digest of the federation's `Basis`, 4 bytes.
         """
-        return cls(body=Contribution(_pack("y", y), operator.index(cell)), **header)
+        return cls(body=Contribution(_pack("y", y), operator.index(cell), basis), **header)
 
     def __repr__(self) -> str:
         return (

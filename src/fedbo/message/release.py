@@ -10,7 +10,14 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fedbo.message import signed
-from fedbo.message.signed import DRAW, MOST_CELLS, MessageRefused, Signed, check_name
+from fedbo.message.signed import (
+    DRAW,
+    MOST_CELLS,
+    BasisDigest,
+    MessageRefused,
+    Signed,
+    check_name,
+)
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.
@@ -38,6 +45,7 @@ class Release(Signed, frozen=True, kw_only=True, tag=3):
     """What a trusted party publishes of its members' contributions. It describes itself.
 
     Args:
+        basis: The digest of the directions of the coordinates (`fedbo.model.features.Basis`).
         epsilon: ε that all planned releases together cost each member, at most.
         delta: δ of the same guarantee.
         releases: How many releases are planned; the noise of each follows from that.
@@ -54,6 +62,7 @@ class Release(Signed, frozen=True, kw_only=True, tag=3):
 
     type = "release"
 
+    basis: BasisDigest
     epsilon: float
     delta: float
     releases: int

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import operator
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -31,6 +31,9 @@ COUNTER_LIMITS = {"sequence": 2**32 - 1, "t_n": 2**31 - 1}
 DRAW = "/release-"
 #: Most coordinates and cells of a compact message or a release.
 MOST_COORDINATES, MOST_CELLS = 40, 64
+#: Bytes that identify the directions that numbers of a message refer to (`fedbo.model.Basis`).
+BASIS_BYTES = 4
+BasisDigest = Annotated[bytes, msgspec.Meta(min_length=BASIS_BYTES, max_length=BASIS_BYTES)]
 #: How many agents of one member (``clinic/liver``, ``clinic/lung``) are heard.
 MOST_AGENTS = 16
 

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from fedbo.message.signed import MOST_COORDINATES
+from fedbo.message.signed import BASIS_BYTES, MOST_COORDINATES
 from fedbo.model.kernel import Array, Twins, kernel_named
 
 POINTS = 1024  #: of the space, over which the features are averaged
@@ -184,8 +184,8 @@ class Basis:
     """The k leading directions of features over a space, the same for all agents of a federation.
 
     The points that it is made from are the same everywhere, and the order and the signs of the
-    directions are fixed. ``digest`` is part of the federation's fingerprint, so that agents with
-    different directions refuse each other.
+    directions are fixed. Messages whose numbers refer to the directions carry their ``digest``, so
+    that machines that compute different directions refuse each other's messages.
 
     Args:
         features: The feature map φ.
@@ -237,12 +237,12 @@ class Basis:
         return highest
 
     @property
-    def digest(self) -> str:
-        """Identify the directions, up to rounding errors of a machine."""
+    def digest(self) -> bytes:
+        """4 bytes that identify the directions, up to rounding errors of a machine."""
         M = len(self.vectors)
         probes = self.vectors[:: max(1, M // _PROBES)] * (_FINENESS * np.sqrt(M))
         probes = np.rint(probes).astype("<i2")
-        return hashlib.sha256(bytes([len(self)]) + probes.tobytes()).hexdigest()[:16]
+        return hashlib.sha256(bytes([len(self)]) + probes.tobytes()).digest()[:BASIS_BYTES]
 
 
 def _uniforms(seed: int, n: int) -> Array:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message.inbox import BeliefInbox, Inbox, Single
 from fedbo.model.kernel import Array, Mask, squared_distances
 
@@ -58,7 +59,7 @@ class Peers:
     """
 
     def __init__(self, federation: Federation, inbox: Inbox, X: Array, y: Array) -> None:
-        basis = federation.basis
+        basis = Shared.of(federation).basis
         informed = np.flatnonzero(inbox.t_n)
         even = np.linspace(0, len(informed) - 1, min(len(informed), _MOST)).astype(np.intp)
         self.rows = rows = informed[even]

@@ -23,6 +23,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message.inbox import BeliefInbox, Inbox
 from fedbo.model.argmax import Domain, SampledFunction, Taken, argmax
 from fedbo.model.features import Basis, Features
@@ -193,12 +194,12 @@ class Target:
     @cached_property
     def phi(self) -> Features:
         """The shared features; they ignore the agent's own parameters."""
-        return self.federation.phi.beside(self.own_dimensions)
+        return Shared.of(self.federation).phi.beside(self.own_dimensions)
 
     @cached_property
     def basis(self) -> Basis:
         """The basis of the shared features."""
-        return self.federation.basis.beside(self.own_dimensions)
+        return Shared.of(self.federation).basis.beside(self.own_dimensions)
 
     @property
     def beliefs(self) -> BeliefInbox:
@@ -219,7 +220,7 @@ class Target:
         """Return φ(x)ᵀω_n of the message in this row of the inbox (Algorithm 1, line 6)."""
         omega = self.inbox.omega[row]
         if self.federation.is_compact:
-            omega = self.federation.basis.vectors @ omega
+            omega = self.basis.vectors @ omega
         return self.phi.function(omega)
 
     def named(self, rows: Rows, shares: Array) -> dict[str, float]:

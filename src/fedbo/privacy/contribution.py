@@ -22,29 +22,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.model.kernel import Array
 
 
-def shape(federation: Federation, nu: Array) -> Array:
+def shape(shared: Shared, nu: Array) -> Array:
     """Return y (d,), the shape that a member contributes.
 
     Args:
-        federation: What the members agree on.
+        shared: What the members derive from their federation.
         nu: The mean of the member's belief about the weights of the features, (M,).
 
-    >>> from fedbo.space import Float
-    >>> y = shape(Federation({"x": Float(0, 1)}, features=50), np.ones(50))
+    >>> from fedbo import Federation, Float
+    >>> y = shape(Shared.of(Federation({"x": Float(0, 1)}, features=50)), np.ones(50))
     >>> len(y), round(float(np.linalg.norm(y)), 6)
     (7, 1.0)
     """
-    scale = to_shape(federation)
-    return unit(scale * (federation.basis.vectors.T @ nu)[: len(scale)])
+    scale = to_shape(shared)
+    return unit(scale * (shared.basis.vectors.T @ nu)[: len(scale)])
 
 
-def to_shape(federation: Federation) -> Array:
+def to_shape(shared: Shared) -> Array:
     """Return the factors (d,) that turn the coordinates z into y, up to its length."""
-    lam = federation.basis.lam[: federation.shape_coordinates]
+    lam = shared.basis.lam[: shared.shape_coordinates]
     if not lam[0] > 0.0:
         raise ValueError(
             "the features do not vary over the space, which has a single point; a contribution "

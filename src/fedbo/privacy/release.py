@@ -46,11 +46,11 @@ from fedbo.federation.calibration import (
     votes_scale,
 )
 from fedbo.federation.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Message
 from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
-from fedbo.model.features import POINTS
 from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
@@ -109,13 +109,14 @@ def composed(
     """Check contributions and sum them up: a `release` without its noise, which must not leave."""
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
-    plan, d = federation.require_plan(), federation.shape_coordinates
+    plan, shared = federation.require_plan(), Shared.of(federation)
+    d = shared.shape_coordinates
     c, e = second_moments_of(len(contributions), d)
-    votes = np.zeros(len(federation.cells), dtype=np.int64)
+    votes = np.zeros(len(shared.cells), dtype=np.int64)
     sums = np.zeros(d + e * (e + 1) // 2, dtype=np.int64)
     present = [message for message in contributions if message is not None]
     for message in present:
-        federation.check(message)
+        shared.check(message)
         votes[message.cell] += STEPS
         v = lifted(unit(message.y.astype(np.float64)), c, e)
         sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
@@ -127,6 +128,7 @@ def composed(
         fingerprint=federation.fingerprint,
         sender=plan.by,
         sequence=sequence,
+        basis=shared.digest,
         epsilon=plan.epsilon,
         delta=plan.delta,
         releases=plan.releases,
@@ -153,12 +155,12 @@ def noisy(federation: Federation, quiet: Release, source: Source) -> Release:
 # What a target makes of a release
 
 
-def voted_points(federation: Federation, published: Release) -> Array:
+def voted_points(shared: Shared, published: Release) -> Array:
     """Return where the noisy mean is highest in each of the most voted cells, (3, D)."""
     m, _, _ = mean_and_spread(published)
-    points = federation.space.cover(POINTS)
-    psi = federation.basis.coordinates(points)[:, : len(m)]
-    values, cells = psi @ (m / to_shape(federation)), federation.nearest_cells(points)
+    points = shared.points
+    psi = shared.basis.coordinates(points)[:, : len(m)]
+    values, cells = psi @ (m / to_shape(shared)), shared.nearest_cells(points)
     most = np.argsort(-np.array(published.votes), kind="stable")[:FIRST]
     return np.array([points[np.where(cells == cell, values, -np.inf).argmax()] for cell in most])
 
@@ -181,9 +183,9 @@ def mean_and_spread(published: Release) -> tuple[Array, float, Array]:
     return m, shrunk * s**2, V + rest / d * np.eye(d)
 
 
-def draws(federation: Federation, published: Release, rng: np.random.Generator) -> Array:
+def draws(shared: Shared, published: Release, rng: np.random.Generator) -> Array:
     """Return z (64, k) of functions that stand for peers, each with variance 1 over the space."""
-    factors, basis = to_shape(federation), federation.basis
+    factors, basis = to_shape(shared), shared.basis
     d = len(factors)
     m, variance, V = mean_and_spread(published)
     Y = m + np.sqrt(variance) * rng.standard_normal((DRAWS, d))
@@ -196,19 +198,20 @@ def draws(federation: Federation, published: Release, rng: np.random.Generator) 
     return Z / np.maximum(size, 1e-12)[:, None]
 
 
-def held_draws(federation: Federation, published: Release) -> list[Held]:
+def held_draws(shared: Shared, published: Release) -> list[Held]:
     """Return what an inbox holds of the draws, in the form that the federation's kind has there.
 
     The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
     everyone who holds the release.
     """
+    federation, basis = shared.federation, shared.basis
     digest = hashlib.sha256(published.content).digest()
-    Z = draws(federation, published, np.random.default_rng(list(digest)))
-    voted = voted_points(federation, published)
-    tips = voted[(federation.basis.coordinates(voted) @ Z.T).argmax(axis=0)]
-    R = np.eye(len(federation.basis))[: published.coordinates]  # all that a draw is certain of
+    Z = draws(shared, published, np.random.default_rng(list(digest)))
+    voted = voted_points(shared, published)
+    tips = voted[(basis.coordinates(voted) @ Z.T).argmax(axis=0)]
+    R = np.eye(len(basis))[: published.coordinates]  # all that a draw is certain of
     if not federation.is_compact:
-        B = federation.basis.vectors
+        B = basis.vectors
         Z, R = Z @ B.T, R @ B.T
     numbers, known = Z.astype(np.float32), R.astype(np.float32)
     t_n = max(1, published.trials // published.members)

@@ -10,6 +10,7 @@ import msgspec
 from fedbo.federation.calibration import mean_noise, votes_scale
 from fedbo.federation.federation import Federation
 from fedbo.federation.plan import ENOUGH
+from fedbo.federation.shared import Shared
 from fedbo.message import Release
 from fedbo.privacy.accounting import epsilon, epsilon_basic
 from fedbo.privacy.release import mechanisms
@@ -54,13 +55,14 @@ def signal(federation: Federation, members: int) -> Signal:
     >>> print(signal(federation, 5))
     At most 30% of the mean is signal, and the rest noise; ... mostly noise: ...
     """
-    plan, d = federation.require_plan(), federation.shape_coordinates
+    plan, shared = federation.require_plan(), Shared.of(federation)
+    d = shared.shape_coordinates
     noise = d * mean_noise(plan, members) ** 2  # in the squared length of the mean, at most 1
     return Signal(
         members=members,
         needed=math.ceil(ENOUGH * plan.releases / plan.epsilon),
         share=1.0 / (1.0 + noise),
-        votes=float(votes_scale(plan)) * math.log(max(len(federation.cells) / math.log(4.0), 1.0)),
+        votes=float(votes_scale(plan)) * math.log(max(len(shared.cells) / math.log(4.0), 1.0)),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from fedbo.agent import Agent
 from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
 from fedbo.message import Message
 from fedbo.space import Float
 from fedbo_paper.dp.policy import FollowPeer, FollowServer
@@ -47,7 +48,7 @@ def test_the_first_query_is_the_largest_over_all_regions(seed: int) -> None:
     regions = Regions(2, 2)
 
     def piecewise(X: np.ndarray) -> np.ndarray:
-        values = federation.phi(X) @ omega.astype(np.float32).T.astype(np.float64)
+        values = Shared.of(federation).phi(X) @ omega.astype(np.float32).T.astype(np.float64)
         return values[np.arange(len(X)), regions.index(X)]
 
     [reached] = piecewise(np.array([[trial.params["x"], trial.params["y"]]]))
