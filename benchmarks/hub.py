@@ -1,4 +1,4 @@
-"""Measure a hub with one worker under the load of 1,000 sites with a trial a minute.
+"""Measure a hub under the load of 1,000 sites with a trial a minute.
 
 1,000 members publish a compact message and fetch what is new, in turn: 21 requests a second at
 random moments, whether the earlier ones were answered or not. The database is a SQLite file, and

@@ -28,7 +28,7 @@ API = """# HTTP API of a hub
 fedbo's own clients use this API, so you need it only to write another one, or to look into a hub.
 A running hub has the same description at `/docs`, and as OpenAPI 3.1 at `/openapi.json`.
 
-- **Who asks**: `Authorization: Bearer TOKEN`, with a member's or an operator's token. The page
+- **Who asks**: `Authorization: Bearer TOKEN`, with a member's token. The page
   of the hub uses a cookie instead.
 - **Bodies** are JSON. Only messages are in
   [MessagePack](formats.md#between-a-member-and-its-hub).

@@ -74,7 +74,7 @@ def test_a_release_is_shown_before_it_is_spent(
     command = ("release", "exchange", "--federation", "federation.toml", "--unsigned")
     assert "there is no terminal to ask at; add --yes" in said(*command, code=1)
     assert Ledger().releases(OURS) == [] and place.fetch(OURS) == []
-    monkeypatch.setattr("fedbo.cli.release._is_terminal", lambda: True)
+    monkeypatch.setattr("fedbo.cli.checks._is_terminal", lambda: True)
     text = said(*command, code=code, stdin=answer)
     assert "Release 1 of 2 planned would sum up 5 members with 50 trials together." in text
     assert "This is mostly noise: it takes 20 members to be more." in text

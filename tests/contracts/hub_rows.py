@@ -25,11 +25,6 @@ class Desk:
 
     engine: Engine
 
-    def operator(self, name: str = "ann") -> str:
-        """Add an operator; return the token."""
-        with store.begin(self.engine) as connection:
-            return store.new_operator(connection, name, actor=ACTOR)
-
     def federation(self, name: str = "liver", agreed: Federation = AGREED) -> str:
         """Create a federation; return the secret of an invitation to it."""
         with store.begin(self.engine) as connection:
@@ -57,7 +52,7 @@ class Filled(NamedTuple):
     """What `fill` made."""
 
     secret: str  # of the invitation
-    tokens: dict[str, str]  # of members and the operator
+    tokens: dict[str, str]  # of members
 
 
 def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
@@ -114,7 +109,6 @@ def fill(engine: Engine) -> Filled:
             for sender in (name, f"{name}/a"):
                 sent = message(sender, t_n=7, keys=pair)
                 publish(connection, tokens[name], sent)
-    tokens["anna"] = desk.operator("anna")
     with store.begin(engine) as connection:
         store.leave(connection, caller(connection, tokens["left"]))
         place = store.find_federation(connection, "liver")

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from cli import terminal
-from contracts.hub_rows import AGREED, GIVEN, all_rows, fill
+from contracts.hub_rows import AGREED, GIVEN, fill
 from hub.world import contribution, private_federation
 
 from fedbo import Federation
 from fedbo.exchange.hub.memberships import Invitation
-from fedbo.exchange.hub.proof import hashed
 from fedbo.hub import store
 from fedbo.identity import KeyPair
 
@@ -104,7 +103,6 @@ def test_lines_to_copy_are_never_broken() -> None:
     [
         ["members"],
         ["revoke", "liver", "clinic"],
-        ["operator", "list"],
         ["release", "liver"],
         ["audit"],
         ["backup", "b"],
@@ -160,30 +158,23 @@ def test_the_list_of_members_can_change(hub: str, place: Path) -> None:
     words("update", "liver", "--federation", "other.toml", code=1)
 
 
-def test_operators(place: Path) -> None:
-    (token,) = re.findall(r"fedbo-o-[\w-]{43}", words("operator", "add", "anna"))
-    engine = store.open_database(f"sqlite:///{place}/hub.db")
-    assert all_rows(engine)["operator"][0][2] == hashed(token)
-    engine.dispose()
-    run("operator", "add", "anna", code=1)
-    assert "anna 20" in words("operator", "list")
-    run("operator", "drop", "anna")
-    assert "There are no operators yet" in words("operator", "list")
-
-
 def test_backup_and_restore(hub: str, place: Path) -> None:
     run("backup", "hub.backup")
     text = words("backup", "hub.backup")
     assert re.search(r"\b\d\d rows are in hub.backup \(\d+\.\d kB\)", text)
     run("revoke", "liver", "Zürich 2")
-    run("operator", "drop", "anna")
     text = words("restore", "hub.backup", "--db", "sqlite:///other.db", "--old", hub)
-    assert "fedbo hub operator add NAME" in text
-    assert "'liver': members Zürich 2, clinic; 4 messages; 1 open invitation." in text
-    assert "liver command line revoked Zürich 2" in text and "operator anna" in text
+    assert "'liver': members Zürich 2, clinic; 4 messages." in text
+    assert "liver command line revoked Zürich 2" in text
     other = ("--db", "sqlite:///other.db")
     assert "revoked" not in words("members", "liver", *other)
-    assert "'liver' is open to its members again." in words("reconcile", "liver", *other)
+    assert "suspended" in words("members", "liver", *other)
+    assert "add --yes" in words("admit", "liver", *other, code=1)
+    text = words("admit", "liver", "--yes", *other)
+    assert "Zürich 2" in text and "2 members of 'liver' can take part again." in text
+    assert "suspended" not in words("members", "liver", *other)
+    assert "0 members" in words("admit", "liver", "--yes", *other)
+    run("admit", "liver", "nobody", *other, code=1)
     run("restore", "hub.backup", code=1)
     run("restore", "missing", "--db", "sqlite:///third.db", code=1)
 
@@ -215,11 +206,11 @@ def test_private_releases(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("release", "lung", "--number", "1", code=1)
     run("backup", "b")
     text = words("restore", "b", "--db", "sqlite:///restored.db")
-    assert "fedbo hub reconcile lung --releases NUMBER" in text
+    assert "fedbo hub admit lung --releases NUMBER" in text
     restored = ("--db", "sqlite:///restored.db")
     run("release", "lung", "--yes", *restored, code=1)
     assert "Recorded as spent: 1 release that the backup did not have" in words(
-        "reconcile", "lung", "--releases", "2", *restored
+        "admit", "lung", "--releases", "2", "--yes", *restored
     )
     assert "lost" in words("releases", "lung", *restored)
 
@@ -228,4 +219,3 @@ def test_names_from_outside_cannot_move_the_cursor() -> None:
     create()
     assert "\x1b" not in words("members", "\x1b[2J", code=1)
     assert "\x1b" not in words("revoke", "liver", "\x1b[2J", code=1)
-    assert "\x1b" not in words("operator", "add", "\x1b[2J", code=1)

@@ -20,10 +20,10 @@ from hub.world import BINARY, HERE
 from fedbo.hub.store.credentials import new_secret, new_token
 
 
-def settle(hub: HubProcess, members: int = 1) -> tuple[str, str, list[str]]:
-    """Create an operator, a federation and members; return the tokens and a secret."""
+def settle(hub: HubProcess, members: int = 1) -> tuple[str, list[str]]:
+    """Create a federation and members; return the secret of an invitation, and the tokens."""
     secret = hub.federation()
-    return hub.operator(), secret, [hub.enrol(secret, f"m{n}") for n in range(members)]
+    return secret, [hub.enrol(secret, f"m{n}") for n in range(members)]
 
 
 def serve(*options: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -41,19 +41,6 @@ def publication(sender: str, sequence: int = 1) -> dict[str, Any]:
     return {"content": message(sender, sequence).encode(), "headers": BINARY}
 
 
-def workers(hub: HubProcess) -> list[int]:
-    """Return the processes that have started, those that ended included."""
-    return [line["process"] for line in hub.events() if line["event"] == "started"]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
-
-
 def answers(hub: HubProcess) -> bool:
     try:
         return hub.get("/healthz").is_success
@@ -67,7 +54,7 @@ def test_it_tells_where_it_is_and_what_to_do_next(hub: HubProcess) -> None:
     assert taken.returncode == 1 and f"port {hub.port} of 127.0.0.1" in taken.stderr
     text = hub.log
     assert text.startswith(f"fedbo hub: http://127.0.0.1:{hub.port}\n")
-    assert "fedbo hub operator add" in text and "fedbo hub create" in text
+    assert "fedbo hub create" in text
     settle(hub)
     assert hub.stop() == 0
     end = len(hub.log)
@@ -105,12 +92,12 @@ def test_it_serves_with_tls(tmp_path: Path) -> None:
     assert wrong.returncode == 1 and "not a certificate and its private key" in wrong.stderr
     files = {"tls_certificate": made.certificate, "tls_key": made.key}
     with HubProcess(f"sqlite:///{tmp_path}/hub.db", host="0.0.0.0", **files) as hub:
-        operator, _, _ = settle(hub)
+        _, (token,) = settle(hub)
         assert hub.address == f"https://127.0.0.1:{hub.port}"
         trusted = ssl.create_default_context(cafile=str(made.authority))
-        with hub.client(operator, verify=trusted) as client:
+        with hub.client(token, verify=trusted) as client:
             assert client.get(HERE).is_success
-            answer = client.post("/v1/session", json={"token": operator})
+            answer = client.post("/v1/session", json={"token": token})
             assert answer.headers["set-cookie"].startswith("__Host-fedbo-token=")
             assert answer.headers["strict-transport-security"] == "max-age=86400"
         unknown = ssl.create_default_context()
@@ -122,7 +109,7 @@ def test_it_serves_with_tls(tmp_path: Path) -> None:
 def test_a_proxy_is_believed_only_if_it_is_trusted(proxies: str, tmp_path: Path) -> None:
     with HubProcess(f"sqlite:///{tmp_path}/hub.db", trusted_proxies=proxies) as hub:
         forged = {"X-Forwarded-For": "203.0.113.9, 192.0.2.1, 10.1.2.3"}
-        with hub.client(new_token("operator")) as client:
+        with hub.client(new_token()) as client:
             assert client.get(HERE, headers=forged).status_code == 401
             secure = client.delete("/v1/session", headers={"X-Forwarded-Proto": "https"})
         assert ("strict-transport-security" in secure.headers) == bool(proxies)
@@ -131,45 +118,24 @@ def test_a_proxy_is_believed_only_if_it_is_trusted(proxies: str, tmp_path: Path)
         assert addresses[0] == ("192.0.2.1" if proxies else "127.0.0.1")
 
 
-def test_workers_share_the_work_and_end_with_their_parent(tmp_path: Path) -> None:
-    with HubProcess(f"sqlite:///{tmp_path}/hub.db", workers=2) as hub:
-        operator, _, (token,) = settle(hub)
-        hub.wait_for(lambda: len(workers(hub)) == 2)
-        for sequence in range(1, 11):  # each with a connection of its own
-            with hub.client(token) as client:
-                sent = client.put(HERE + "/messages", **publication("m0", sequence))
-                assert sent.json() == {"out": True}
-        text = hub.get("/metrics", operator).text
-        put = 'method="PUT",route="/v1/federations/{federation}/messages",status="200"'
-        assert f"fedbo_hub_request_seconds_count{{{put}}} 10.0" in text
-        os.kill(workers(hub)[0], signal.SIGKILL)
-        hub.wait_for(lambda: len(workers(hub)) == 3)
-        hub.wait_for(lambda: all(answers(hub) for _ in range(5)))
-        orphans = workers(hub)
-        hub.kill()
-        hub.wait_for(lambda: not any(map(is_running, orphans)))
-        hub.start()
-        hub.wait_for(lambda: answers(hub))
-
-
 def test_no_secret_is_in_any_log_or_answer(hub: HubProcess) -> None:
-    operator, secret, tokens = settle(hub, 2)
-    wrong = [new_token("operator"), new_token("member"), new_secret()]
-    secrets = {operator, secret, *tokens, *wrong}
+    secret, tokens = settle(hub, 2)
+    wrong = [new_token(), new_token(), new_secret()]
+    secrets = {secret, *tokens, *wrong}
     with hub.client() as client:
-        for bearer in (operator, tokens[0], *wrong):
+        for bearer in (*tokens, *wrong):
             for method, path, given in (
                 ("GET", HERE + "/audit", {}),
                 ("GET", HERE + "/overview", {}),
                 ("PUT", HERE + "/messages", {"content": b"nonsense " + tokens[0].encode()}),
                 ("GET", HERE + "/messages", {"params": {"sender": tokens[0]}}),
                 ("GET", f"/v1/federations/{tokens[0]}", {}),
-                ("GET", f"/{operator}", {"params": {"token": operator}}),
+                ("GET", f"/{tokens[1]}", {"params": {"token": tokens[1]}}),
                 ("POST", "/v1/invitations/open", {"json": {"secret": secret, "name": 3}}),
                 ("POST", "/v1/invitations/open", {"json": {"secret": [secret]}}),
                 ("POST", "/v1/members", {"json": {"secret": secret, "name": "x", "token": bearer}}),
-                ("POST", "/v1/session", {"content": operator}),
-                ("POST", "/v1/session", {"json": {"token": [operator]}}),
+                ("POST", "/v1/session", {"content": tokens[1]}),
+                ("POST", "/v1/session", {"json": {"token": [tokens[1]]}}),
                 ("PATCH", f"/v1/{secret}", {}),
             ):
                 headers = {"Authorization": f"Bearer {bearer}"}

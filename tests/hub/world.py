@@ -1,4 +1,4 @@
-"""A hub in this process with federations, members and an operator, for tests of its API."""
+"""A hub in this process with federations and members, for tests of its API."""
 
 from __future__ import annotations
 
@@ -108,19 +108,17 @@ class World(Desk):
 
 
 class Lung:
-    """The federation ``lung`` with a privacy plan, an operator and members without keys."""
+    """The federation ``lung`` with a privacy plan, and members without keys."""
 
     def __init__(self, world: World, agreed: Federation, *names: str) -> None:
         self.world, self.agreed = world, agreed
-        self.operator = world.operator()
         self.secret = world.federation("lung", agreed)
         self.tokens = {name: world.enrol(self.secret, name) for name in names}
         self.here = "/v1/federations/lung"
 
-    def ask(self, method: str, path: str, who: str = "", **given: Any) -> httpx2.Response:
-        """Send a request of a member, or of the operator."""
-        token = self.tokens[who] if who else self.operator
-        return self.world.ask(method, self.here + path, token, **given)
+    def ask(self, method: str, path: str, who: str, **given: Any) -> httpx2.Response:
+        """Send a request of a member."""
+        return self.world.ask(method, self.here + path, self.tokens[who], **given)
 
     def contribute(self, *names: str, sequence: int = 1, **given: Any) -> None:
         for name in names:

@@ -164,7 +164,7 @@ def test_as_a_person_runs_it(how: str, sent: signal.Signals | None, tmp_path: Pa
     assert started.returncode == (130 if is_stopped else 0), errors
     assert errors == ""
     assert max(map(len, out.splitlines())) <= 80
-    assert "Log in with:    fedbo-o-" in out
+    assert "Log in with:    fedbo-m-" in out
     assert not any((tmp_path / "tmp").iterdir())
     if is_stopped:
         assert "Stopped after" in out

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from fedbo.cli import screen
 
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do not ask, for example where there is no terminal.")
+]
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
 #: The extra of fedbo that installs a module.
@@ -75,6 +79,19 @@ def require(extra: str, modules: dict[str, str]) -> None:
             f"This command needs {' and '.join(missing)}, which fedbo does not install by "
             f"default: pip install 'fedbo[{extra}]'"
         )
+
+
+def sure(question: str, is_sure: bool) -> None:
+    """Ask, unless the user said before that nobody need ask; end the program unless it is yes."""
+    if is_sure:
+        return
+    if not _is_terminal():
+        end("Nothing was done: there is no terminal to ask at; add --yes.")
+    typer.confirm(question, abort=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def writable(option: str, path: Path, endings: tuple[str, ...] = ()) -> None:

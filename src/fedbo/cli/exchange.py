@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.cli import screen
-from fedbo.cli.release import Yes
+from fedbo.cli import checks, screen
 from fedbo.cli.study import FederationFile, federation_at
 from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
@@ -74,7 +73,7 @@ def withdraw(
     exchange: Address,
     peer: Annotated[str, typer.Argument(help="Its sender, as fedbo exchange status lists it.")],
     federation: FederationFile = None,
-    yes: Yes = False,
+    yes: checks.Yes = False,
 ) -> None:
     """Withdraw a message of yours whose study was deleted; otherwise, use fedbo study withdraw.
 

@@ -1,4 +1,4 @@
-"""``fedbo hub``: create federations, invite members, list and revoke them, name operators."""
+"""``fedbo hub``: create federations, invite members, list and revoke them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ Config = Annotated[
 Name = Annotated[str, typer.Argument(help="The name of the federation at the hub.")]
 _File = Annotated[Path, typer.Option("--federation", help="The federation file.")]
 _Member = Annotated[str, typer.Argument(help="The name of the member.")]
-_Operator = Annotated[str, typer.Argument(help="The name of the operator, for the audit log.")]
 _Uses = Annotated[int, typer.Option(help="How many members can join with the invitation.")]
 _Days = Annotated[float, typer.Option(help="For how many days the invitation is valid.")]
 
@@ -194,6 +193,7 @@ def members(
         for member in store.members(connection, name).rows if name is not None else ():
             key = f"{member.key.split(':')[1][:_KEY]}…" if member.key else "not signed"
             counts = member.agents, member.messages, screen.size(member.bytes), member.trials
+            key = "suspended" if member.is_suspended else key
             key = "revoked" if member.is_revoked else key
             rows.append((member.name, *counts, screen.age(member.seen), key))
     titles = "name agents messages size trials seen key"
@@ -237,39 +237,49 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
     )
 
 
-def add_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
-    """Add an operator, and print the operator's token."""
-    with transaction(db, config, must_exist=False) as (connection, _):
-        from fedbo.hub import store
+def admit(
+    name: Name,
+    members: Annotated[
+        list[str] | None,
+        typer.Argument(help="The members; by default all that are suspended.", show_default=False),
+    ] = None,
+    releases: Annotated[
+        int | None,
+        typer.Option(
+            help="With a privacy plan, the number of the last release that any member's ledger "
+            "shows; 0 if none does.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    yes: checks.Yes = False,
+    db: Db = None,
+    config: Config = None,
+) -> None:
+    """Let members take part again, who are suspended since the hub was restored from a backup.
 
-        token = store.new_operator(connection, name, actor=COMMAND_LINE)
-    screen.say(
-        f"{name!r} is an operator of the hub: this token lets its holder log in to its page, "
-        "create federations, invite, and revoke. It is not shown again:"
-    )
-    screen.copied(token)
-
-
-def drop_operator(name: _Operator, db: Db = None, config: Config = None) -> None:
-    """Drop an operator: the token is no longer valid."""
+    First revoke or remove who should not be there. With a privacy plan, ask the members: fedbo
+    ledger shows the releases that each has heard. Those that the backup does not have are recorded
+    as spent.
+    """
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        store.drop_operator(connection, name, actor=COMMAND_LINE)
-    screen.say(f"{name!r} is no longer an operator: the token is no longer valid.")
-
-
-def list_operators(db: Db = None, config: Config = None) -> None:
-    """List the operators."""
+        rows = store.members(connection, name).rows
+    suspended = [row for row in rows if row.is_suspended and not row.is_revoked]
+    chosen = members or [row.name for row in suspended]
+    if not members and suspended:
+        cells = ((row.name, row.messages, screen.age(row.seen), row.key) for row in suspended)
+        screen.table(("suspended", "messages", "seen", "key"), cells)
+        checks.sure(f"Let {screen.count(len(chosen), 'member')} take part in {name!r} again?", yes)
     with transaction(db, config) as (connection, _):
-        from fedbo.hub import store
-
-        rows = store.operators(connection)
-    if rows:
-        cells = ((row.name, screen.moment(row.created)) for row in rows)
-        screen.table(("operator", "since"), cells)
-    else:
-        typer.echo("There are no operators yet: fedbo hub operator add NAME")
+        lost = store.admit(connection, name, chosen, releases, actor=COMMAND_LINE)
+    screen.say(f"{screen.count(len(chosen), 'member')} of {name!r} can take part again.")
+    if releases is not None:
+        screen.say(
+            f"Recorded as spent: {screen.count(lost, 'release')} that the backup did not have. "
+            "Releases can be made again."
+        )
 
 
 def audit(

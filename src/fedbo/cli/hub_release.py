@@ -1,4 +1,4 @@
-"""``fedbo hub``: make private releases, list them, and reconcile them after a restore."""
+"""``fedbo hub``: make private releases, and list them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, Name, transaction
-from fedbo.cli.release import Yes, confirm
+from fedbo.cli.release import confirm
 from fedbo.hub.names import COMMAND_LINE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def release(
             show_default=False,
         ),
     ] = None,
-    yes: Yes = False,
+    yes: checks.Yes = False,
     db: Db = None,
     config: Config = None,
 ) -> None:
@@ -39,7 +39,7 @@ def release(
         ledger = store.ledger(connection, name)
         agreed = store.find_federation(connection, name).agreed
     next_number = len(ledger.releases) + 1
-    is_possible = ledger.is_reconciled and ledger.contributed and next_number <= ledger.planned
+    is_possible = not ledger.is_restored and ledger.contributed and next_number <= ledger.planned
     if is_possible and number in (None, next_number):
         confirm(agreed, next_number, ledger.contributed, ledger.trials, is_sure=yes)
         number = next_number  # and no other, if the hub makes one in the meantime
@@ -74,44 +74,11 @@ def releases(name: Name, db: Db = None, config: Config = None) -> None:
         f"{_cost(ledger)}\n{screen.count(ledger.contributed, 'member')} contributed from "
         f"{screen.count(ledger.least_trials, 'trial')} or more."
     )
-    if not ledger.is_reconciled:
+    if ledger.is_restored:
         screen.say(
             "The hub was restored from a backup, and no release can be made before fedbo hub "
-            f"reconcile {name} --releases NUMBER",
+            f"admit {name} --releases NUMBER",
             "yellow",
-        )
-
-
-def reconcile(
-    name: Name,
-    releases: Annotated[
-        int | None,
-        typer.Option(
-            help="With a privacy plan, the number of the last release that any member's ledger "
-            "shows; 0 if none does.",
-            min=0,
-            show_default=False,
-        ),
-    ] = None,
-    db: Db = None,
-    config: Config = None,
-) -> None:
-    """Open a federation to its members, after the hub was restored from a backup.
-
-    First revoke who should not be there. With a privacy plan, ask the members: fedbo ledger shows
-    the releases that each has heard. Those that the backup does not have are recorded as spent.
-    """
-    with transaction(db, config) as (connection, _):
-        from fedbo.hub import store
-
-        lost = store.reconcile(connection, name, releases, actor=COMMAND_LINE)
-        is_private = store.find_federation(connection, name).is_private
-        cost = _cost(store.ledger(connection, name)) if is_private else ""
-    screen.say(f"{name!r} is open to its members again.")
-    if is_private:
-        screen.say(
-            f"Recorded as spent: {screen.count(lost, 'release')} that the backup did not have. "
-            f"{cost} Releases can be made again."
         )
 
 

@@ -90,7 +90,7 @@ def restore(
 ) -> None:
     """Put a backup into a new database, SQLite or PostgreSQL, wherever it came from.
 
-    Its federations stay closed until you have said who is still a member: fedbo hub reconcile.
+    All members are suspended until you have said who still is one: fedbo hub admit.
     """
     chosen = settings_of(db, config)
     from fedbo.hub import store
@@ -109,19 +109,16 @@ def restore(
             for row in federations
             if store.find_federation(connection, row.name).is_private
         ]
-        invitations = {row.name: store.invitations(connection, row.name) for row in federations}
     screen.say(
         f"{screen.count(rows, 'row')} are in {without_password(chosen.db)}. What happened after "
-        "the backup is undone: members that were revoked or removed and invitations are back, and "
-        "whoever joined or got a new token since has to join again. No operator can log in before "
-        "you give each a new token: fedbo hub operator add NAME."
+        "the backup is undone: members that were revoked or removed are back, and whoever joined "
+        "or got a new token since has to join again. Invitations are not valid any more."
     )
     for row in federations:
         names = ", ".join(each.name for each in members[row.name] if not each.is_revoked)
         screen.say(
-            f"{row.name!r}: members {names or 'none'}; {row.messages:,} messages; "
-            f"{screen.count(len(invitations[row.name]), 'open invitation')}. To open it: fedbo hub "
-            f"reconcile {row.name}{' --releases NUMBER' if row.name in private else ''}"
+            f"{row.name!r}: members {names or 'none'}; {row.messages:,} messages. To let them take "
+            f"part: fedbo hub admit {row.name}{' --releases NUMBER' if row.name in private else ''}"
         )
     if old is not None:
         with database(old) as engine:
@@ -130,8 +127,8 @@ def restore(
         keys = ("time", "federation", "actor", "action", "subject")
         screen.table(keys, [[line[key] for key in keys] for line in undone])
     screen.say(
-        "No federation is open to its members before you have run these commands. First revoke or "
-        "remove who should not be there, and cancel invitations.",
+        "All members are suspended until you have run these commands. First revoke or remove who "
+        "should not be there.",
         "yellow",
     )
 
@@ -142,13 +139,10 @@ def _welcome(settings: Settings, engine: Engine, address: str) -> list[str]:
 
     with engine.connect() as connection:
         federations = store.federations(connection)
-        has_operator = bool(store.operators(connection))
     is_file = engine.dialect.name == "sqlite"
     place = os.path.abspath(engine.url.database or "") if is_file else engine.url
     said = [f"The page is at {settings.public_url or address}/; the database is {place}."]
     db = f" --db {without_password(settings.db)}" if settings.db != Settings().db else ""
-    if not has_operator:
-        said.append(f"There is no operator yet: fedbo hub operator add NAME{db} prints a token.")
     if not federations:
         said.append(
             "There is no federation yet: fedbo hub create NAME --federation federation.toml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -18,10 +17,6 @@ from fedbo.message import Message
 from fedbo.privacy import signal, spent, statement
 from fedbo.privacy.release import composed
 
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Do not ask, for example where there is no terminal.")
-]
-
 
 def release(
     address: Annotated[str, typer.Argument(help="The folder with the contributions.")],
@@ -29,7 +24,7 @@ def release(
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Do not sign the release with this user's key.")
     ] = False,
-    yes: Yes = False,
+    yes: checks.Yes = False,
 ) -> None:
     """Show a private release of all contributions, ask, make and publish it, and say what it cost.
 
@@ -71,12 +66,4 @@ def confirm(
         f"{signal(federation, members)}\nIt would raise what all releases cost each member from "
         f"ε = {before:.3g} to {after:.3g} (δ = {plan.delta:g}), and cannot be taken back."
     )
-    if is_sure:
-        return
-    if not _is_terminal():
-        checks.end("Nothing was released: there is no terminal to ask at; add --yes.")
-    typer.confirm("Make this release?", abort=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    checks.sure("Make this release?", is_sure)

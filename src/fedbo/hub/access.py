@@ -1,8 +1,8 @@
-"""Who makes a request: a member or an operator, by a token, which the page keeps in a cookie.
+"""Who makes a request: a member, by its token, which the page keeps in a cookie.
 
-Endpoints name whom they are for by the type of an argument: `AnyMember`, `AnyOperator` or `Anyone`
-with a token. What a request changes is checked again in its own transaction, because the token may
-have been revoked since.
+Endpoints for members have an argument of the type `AnyMember`. What a request changes is checked
+again in its own transaction, because the token may have been revoked since. The page shows and
+changes nothing, so a cookie is only good for reading.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from fedbo.hub.store import Caller
 COOKIE = "fedbo-token"
 #: Its name if it came through HTTPS: browsers let only this hub itself set it.
 SECURE_COOKIE = "__Host-" + COOKIE
-#: The header that a page of another site cannot send along with the cookie.
-HEADER = "x-fedbo"
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_READING = ("GET", "HEAD")
 _HOURS = 12  # that a browser keeps the cookie
 #: The largest body of a request in JSON.
 JSON_BYTES = 64 * 1024
@@ -63,24 +61,10 @@ def possible_caller(request: Request, service: Running) -> Caller | None:
     if (header := request.headers.get("authorization")) is not None:
         scheme, _, token = header.partition(" ")
         return caller_of(request, service, token.strip() if scheme.lower() == "bearer" else "")
-    if (kept := request.cookies.get(cookie_name(request))) is None:
+    kept = request.cookies.get(cookie_name(request))
+    if kept is None or request.method not in _READING:
         return None
-    if request.method not in _SAFE and request.headers.get(HEADER) != "1":
-        raise Refused(
-            "not-allowed",
-            "a request with the page's cookie that changes something needs the header X-Fedbo: 1",
-        )
     return caller_of(request, service, kept)
-
-
-def closed(federation: str) -> Refused:
-    """Return why nobody takes part in a federation after a restore."""
-    return Refused(
-        "not-reconciled",
-        f"the hub was restored from a backup, and {federation!r} waits until an operator has said "
-        f"who is still a member: fedbo hub reconcile {federation}",
-        60,
-    )
 
 
 def caller_of(request: Request, service: Service, token: str) -> Caller:
@@ -90,12 +74,11 @@ def caller_of(request: Request, service: Service, token: str) -> Caller:
     if caller is None:
         raise Refused(
             "wrong-token",
-            "the token is unknown or was revoked, expected one as fedbo join keeps it or fedbo hub "
-            "operator add printed it",
+            "the token is unknown or was revoked, expected one as fedbo join keeps it: ask the "
+            "operator for a new invitation",
         )
     request.scope["fedbo"].caller = caller
-    if not caller.is_operator:
-        service.count_request(caller.id)
+    service.count_request(caller.id)
     return caller
 
 
@@ -114,7 +97,7 @@ async def _documented(
     """Let the documentation say what an endpoint needs; `possible_caller` reads both."""
 
 
-def _anyone(
+def _member(
     request: Request,
     caller: Annotated[Caller | None, Depends(possible_caller)],
     _: Annotated[None, Depends(_documented)],
@@ -122,33 +105,20 @@ def _anyone(
     if caller is None:
         raise Refused("wrong-token", "a token is required: send Authorization: Bearer TOKEN")
     federation = request.path_params.get("federation", "")
-    if federation and not caller.is_operator and federation != caller.federation_name:
+    if federation and federation != caller.federation_name:
         raise Refused("no-such-federation", NO_FEDERATION)
     request.scope["fedbo"].federation = caller.federation_name
-    if caller.is_unreconciled:
-        raise closed(caller.federation_name)
-    return caller
-
-
-Anyone = Annotated[Caller, Depends(_anyone)]
-
-
-def _member(caller: Anyone) -> Caller:
-    if caller.is_operator:
-        text = "this needs the token of a member, and yours is an operator's"
-        raise Refused("not-allowed", text)
-    return caller
-
-
-def _operator(caller: Anyone) -> Caller:
-    if not caller.is_operator:
-        text = "this needs the token of an operator, and yours is a member's"
-        raise Refused("not-allowed", text)
+    if caller.is_suspended:
+        raise Refused(
+            "suspended",
+            f"the hub was restored from a backup, and {caller.name!r} waits until its operator has "
+            f"said who is still a member: fedbo hub admit {caller.federation_name}",
+            60,
+        )
     return caller
 
 
 AnyMember = Annotated[Caller, Depends(_member)]
-AnyOperator = Annotated[Caller, Depends(_operator)]
 
 
 def cookie_name(request: Request) -> str:

@@ -11,15 +11,11 @@ import asyncio
 import contextlib
 import json
 import logging
-import multiprocessing
 import os
 import re
-import signal
-import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from multiprocessing.connection import wait
 from typing import Any
 
 import msgspec
@@ -39,7 +35,7 @@ from fedbo.hub import mailbox, page, routes
 from fedbo.hub.access import Entry
 from fedbo.hub.problems import MEDIA_TYPE, PROBLEMS, Refused
 from fedbo.hub.service import Service
-from fedbo.hub.settings import Settings, load
+from fedbo.hub.settings import Settings
 from fedbo.outside import shortened, without_password
 from fedbo.version import __version__
 
@@ -59,7 +55,7 @@ _TRACE = 20_000  # characters
 log = logging.getLogger(__name__)
 #: Tokens, invitations, cookies and their hashes are all at least this long.
 _SECRET = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
-_TOKEN = re.compile(r"fedbo-[mo]-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
+_TOKEN = re.compile(r"fedbo-m-[A-Za-z0-9_-]{20,}")  # someone may have put one in a wrong place
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -109,23 +105,12 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def from_environ() -> FastAPI:
-    """Return the application of a hub whose settings are in the environment.
-
-    What libraries log goes to the log of the hub. A worker stops when its parent has died.
-    """
+def log_as_json() -> None:
+    """Let this program write what the hub and libraries log to standard error, as JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("fedbo.hub").setLevel(logging.INFO)
-    if (parent := multiprocessing.parent_process()) is not None:
-
-        def follow() -> None:
-            wait([parent.sentinel])
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        threading.Thread(target=follow, daemon=True).start()
-    return create_app(load({}, None, os.environ))
 
 
 class JsonLines(logging.Formatter):
@@ -223,7 +208,7 @@ class Shell:
             "status": entry.status,
             "ms": round(seconds * 1e3, 1),
             "federation": entry.federation,
-            "who": "" if entry.caller is None else entry.caller.actor,
+            "who": "" if entry.caller is None else entry.caller.name,
             "problem": entry.problem,
             "address": (scope.get("client") or ("",))[0],
         }

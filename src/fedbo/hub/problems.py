@@ -11,7 +11,6 @@ MEDIA_TYPE = "application/problem+json"
 PROBLEMS: dict[str, tuple[int, str]] = {
     "wrong-request": (422, "The request has a wrong form"),
     "wrong-token": (401, "The token is not valid"),
-    "not-allowed": (403, "The token does not allow this"),
     "not-invited": (403, "The invitation is not valid"),
     "no-such-federation": (404, "There is no such federation"),
     "not-found": (404, "There is no such thing"),
@@ -23,7 +22,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "nothing-to-release": (409, "There are no contributions to release"),
     "release-made": (409, "The release was made already"),
     "budget-spent": (409, "All planned releases were made"),
-    "not-reconciled": (503, "The hub was restored, and its operator must look first"),
+    "suspended": (503, "The hub was restored, and its operator must look first"),
     "no-release-key": (409, "The release cannot be signed as it must be"),
     "too-large": (413, "The request is too large"),
     "wrong-name": (422, "The name cannot be used"),

@@ -61,6 +61,7 @@ class Member(Record):
     joined: float
     seen: float
     is_revoked: bool
+    is_suspended: bool = Field(description="It was restored, and not admitted since.")
     agents: int = Field(default=0, description="Its agents whose messages are kept.")
     messages: int = 0
     bytes: int = Field(default=0, description="Of these messages.")
@@ -72,14 +73,6 @@ class Members(Record):
 
     matching: int = Field(description="How many members have the text in their name.")
     rows: list[Member]
-
-
-class Operator(Record):
-    """An operator, without the token."""
-
-    id: int
-    name: str
-    created: float
 
 
 class AuditLine(Record):
@@ -121,7 +114,7 @@ class ReleaseLedger(Record):
         description="The hub waits for so many new contributions; 0: the operator makes releases."
     )
     least_trials: int = Field(description="From how many trials a contribution counts.")
-    is_reconciled: bool = Field(description="false after a restore: no release can be made.")
+    is_restored: bool = Field(description="true: no release is made before fedbo hub admit.")
     releases: list[ReleaseInfo]
 
 

@@ -1,33 +1,28 @@
-"""The API of a hub, beside its messages: the hub, invitations, members, the audit log.
+"""The API of a hub, beside its messages: what members and those who are invited may do.
 
-Whatever else an operator does, `fedbo hub` does on the hub's machine.
+Whoever runs the hub works on its database, with `fedbo hub` on its machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response, StreamingResponse
 
 from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement, hashed
 from fedbo.hub import store
-from fedbo.hub.access import AnyMember, Anyone, AnyOperator, BoundedRoute, Running, closed
+from fedbo.hub.access import AnyMember, BoundedRoute, Running
 from fedbo.hub.problems import Refused
-from fedbo.hub.records import Enrolled, FederationInfo, NewInvitation
+from fedbo.hub.records import Enrolled
 from fedbo.hub.service import Service
-from fedbo.hub.settings import INVITED_DAYS
 from fedbo.hub.store.audit import LOOKED_AT, as_json
-from fedbo.hub.store.federations import MOST_DAYS, MOST_USES
 from fedbo.message.signed import key_text, parse_key
 from fedbo.version import __version__
 
 LINES_TYPE = "application/x-ndjson"
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LARGEST = 2**31 - 1
 
 router = APIRouter(route_class=BoundedRoute)
 _HERE = "/v1/federations/{federation}"
@@ -80,15 +75,6 @@ def healthz(service: Running) -> Well:
     return Well()
 
 
-@router.get("/metrics", tags=["hub"], response_class=Response)
-def metrics(service: Running, caller: AnyOperator) -> Response:
-    """Return numbers for Prometheus."""
-    with service.reading() as connection:
-        counts = store.counts(connection)
-    headers = {"cache-control": "no-store"}
-    return Response(service.metrics.render(counts), media_type=METRICS_TYPE, headers=headers)
-
-
 # Federations
 
 
@@ -99,15 +85,8 @@ class FederationFile(BaseModel):
     file: str = Field(description="The federation file (TOML).")
 
 
-@router.get("/v1/federations", tags=["federations"])
-def federations(service: Running, caller: Anyone) -> list[FederationInfo]:
-    """List the federations: all for an operator, its own for a member."""
-    with service.reading() as connection:
-        return store.federations(connection, caller.federation_name or None)
-
-
 @router.get(_HERE, tags=["federations"])
-def federation(service: Running, caller: Anyone, federation: Name) -> FederationFile:
+def federation(service: Running, caller: AnyMember, federation: Name) -> FederationFile:
     """Return the file of a federation."""
     with service.reading() as connection:
         row = store.find_federation(connection, federation)
@@ -124,15 +103,6 @@ class Secrets(Question):
     name: str | None = Field(default=None, description="The federation of the invitation.")
 
 
-class Uses(Question):
-    """An invitation to make."""
-
-    uses: int = Field(default=10, ge=1, le=MOST_USES, description="How many members can enrol.")
-    days: float = Field(
-        default=INVITED_DAYS, gt=0.0, le=MOST_DAYS, description="For how many days."
-    )
-
-
 @router.post("/v1/invitations/open", tags=["invitations"])
 def open_invitation(service: Running, body: Secrets) -> FederationFile:
     """Tell what an invitation is for; it is not used up by this."""
@@ -140,27 +110,6 @@ def open_invitation(service: Running, body: Secrets) -> FederationFile:
     if body.name is not None and body.name != row.name:
         raise Refused("not-invited", "the invitation is for another federation of this hub")
     return FederationFile(federation=row.name, file=row.file)
-
-
-@router.post(_HERE + "/invitations", tags=["invitations"], status_code=201)
-def invite(service: Running, caller: AnyOperator, federation: Name, body: Uses) -> NewInvitation:
-    """Make an invitation, which is shown once."""
-    with service.writing(caller) as connection:
-        return store.invite(
-            connection, federation, uses=body.uses, days=body.days, actor=caller.actor
-        )
-
-
-@router.delete(_HERE + "/invitations", tags=["invitations"], status_code=204)
-def drop_invitation(
-    service: Running,
-    caller: AnyOperator,
-    federation: Name,
-    id: Annotated[int, Query(ge=1, le=_LARGEST)],
-) -> None:
-    """Take an invitation back. Members that enrolled with it stay."""
-    with service.writing(caller) as connection:
-        store.drop_invitation(connection, federation, id, actor=caller.actor)
 
 
 # Members
@@ -173,12 +122,6 @@ class NewMember(Question):
     name: str = Field(max_length=64, description="The name of the member.")
     key: PublicKey = None
     proof: Proof = ""
-
-
-class MemberName(Question):
-    """The name of a member."""
-
-    name: str = Field(max_length=64)
 
 
 class Token(BaseModel):
@@ -203,27 +146,6 @@ def enrol(service: Running, body: NewMember) -> Enrolled:
     key = _proved(body.key, body.proof, Statement("enrol", *shared))
     with service.writing() as connection:
         return store.enrol(connection, body.secret, body.name, key)
-
-
-@router.delete(_HERE + "/members", tags=["members"], status_code=204)
-def remove_member(
-    service: Running,
-    caller: AnyOperator,
-    federation: Name,
-    name: Annotated[str, Query(max_length=64)],
-) -> None:
-    """Remove a member: what the hub has of it is deleted, and its name is free."""
-    with service.writing(caller) as connection:
-        store.remove(connection, federation, name, actor=caller.actor)
-
-
-@router.post(_HERE + "/members/revoke", tags=["members"], status_code=204)
-def revoke_member(
-    service: Running, caller: AnyOperator, federation: Name, body: MemberName
-) -> None:
-    """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
-    with service.writing(caller) as connection:
-        store.revoke(connection, federation, body.name, actor=caller.actor)
 
 
 @router.delete(_HERE + "/member", tags=["member"], status_code=204)
@@ -259,10 +181,7 @@ def rekey(service: Running, caller: AnyMember, federation: Name, body: NewKey) -
 def _invited(service: Service, secret: str) -> store.FederationRow:
     """Return the federation that an invitation is for."""
     with service.reading() as connection:
-        row = store.open_invitation(connection, secret).federation
-    if row.is_unreconciled:
-        raise closed(row.name)
-    return row
+        return store.open_invitation(connection, secret).federation
 
 
 def _proved(text: str | None, proof: str, statement: Statement) -> bytes | None:
@@ -292,18 +211,10 @@ _LINES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get(_HERE + "/audit", tags=["audit"], responses=_LINES, response_class=Response)
-def audit(service: Running, caller: Anyone, federation: Name) -> Response:
-    """Export the audit log of a federation.
-
-    A member gets only the lines about itself, of the federation's latest 5,000.
-    """
-    lines: Iterable[str]
+def audit(service: Running, caller: AnyMember, federation: Name) -> Response:
+    """Export what the audit log says of the member, in the federation's latest 5,000 lines."""
     with service.reading() as connection:
-        row = store.find_federation(connection, federation)
-        if caller.is_operator:
-            lines = store.audit_lines(service.engine, row.name)
-        else:
-            own = store.latest_lines(connection, row.name, LOOKED_AT, member_id=caller.id)
-            lines = map(as_json, reversed(own))
+        own = store.latest_lines(connection, federation, LOOKED_AT, member_id=caller.id)
+    lines = map(as_json, reversed(own))
     headers = {"content-disposition": f'attachment; filename="{federation}-audit.jsonl"'}
     return StreamingResponse(lines, media_type=LINES_TYPE, headers=headers)

@@ -1,32 +1,26 @@
-"""How a hub starts and serves. Workers, timeouts and limits are uvicorn's.
+"""How a hub starts and serves, in one process. Connections and their timeouts are uvicorn's.
 
 Everything that can be wrong is checked before, so that people get a sentence and not a traceback.
-Settings reach the workers by the environment, which other users cannot see, and not by arguments.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
-import os
-import shutil
 import signal
 import socket
 import ssl
-import tempfile
 import time
-from collections.abc import Iterator
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
 
-from fedbo.hub.service import METRICS_FOLDER, release_keys
+from fedbo.hub.app import create_app, log_as_json
+from fedbo.hub.service import release_keys
 from fedbo.hub.settings import Settings, split
 from fedbo.hub.store import HubError, open_database
 
-_BACKLOG = 1024  # connections that wait for a worker
-_AT_ONCE = 1000  # connections and requests that one worker has at once; more get an error 503
+_BACKLOG = 1024  # connections that wait
+_AT_ONCE = 1000  # connections and requests at once; more get an error 503
 _KEEP_ALIVE = 75  # seconds that an idle connection stays; longer than proxies keep theirs
 _GRACE = 20  # seconds in which requests are finished when the hub stops
 _AGAIN = 3.0  # seconds in which a hub that was just killed frees its port
@@ -58,13 +52,9 @@ class Stage:
     def run(self) -> int:
         """Serve until a signal says to stop; return the exit code."""
         self.engine.dispose()
-        os.environ.update(self.settings.to_environ())
-        with self._socket, _metrics_folder(self.settings.workers):
-            config = _config(self.settings)
-            server = uvicorn.Server(config)
-            if self.settings.workers > 1:
-                Multiprocess(config, target=server.run, sockets=[self._socket]).run()
-                return 0
+        log_as_json()
+        with self._socket:
+            server = uvicorn.Server(_config(self.settings))
 
             def stop(*_: object) -> None:  # uvicorn raises the signal again when it has stopped
                 server.should_exit = True
@@ -77,9 +67,7 @@ class Stage:
 
 def _config(settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        "fedbo.hub.app:from_environ",
-        factory=True,
-        workers=settings.workers,
+        create_app(settings),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -94,19 +82,6 @@ def _config(settings: Settings) -> uvicorn.Config:
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
     )
-
-
-@contextlib.contextmanager
-def _metrics_folder(workers: int) -> Iterator[None]:
-    """Let several workers add up their numbers."""
-    if workers == 1:
-        yield
-        return
-    os.environ[METRICS_FOLDER] = tempfile.mkdtemp(prefix="fedbo-hub-metrics-")
-    try:
-        yield
-    finally:
-        shutil.rmtree(os.environ.pop(METRICS_FOLDER), ignore_errors=True)
 
 
 def _check_safe(settings: Settings) -> None:
@@ -143,7 +118,7 @@ def _check_tls(settings: Settings) -> None:
 
 
 def _bound(settings: Settings) -> socket.socket:
-    """Return a socket that is bound to the port, which all workers share."""
+    """Return a socket that is bound to the port."""
     end = time.monotonic() + _AGAIN
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A running hub: its database, limits and numbers, and the private releases that it makes itself.
+"""A running hub: its database, limits and metrics, and the private releases that it makes itself.
 
 Every process of a hub looks for releases that are due; which of them makes one is decided in the
 transaction that makes it.
@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import CollectorRegistry, Histogram, Metric, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,8 +35,6 @@ _BURST = 4  # seconds of requests that may come at once
 _LOOK = 60.0  # seconds between two looks for releases that are due
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
-#: Where the numbers of several workers meet; prometheus_client looks when it is imported.
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +73,18 @@ class Buckets:
             return 0.0
 
 
-class Metrics:
-    """The numbers of one worker. With several workers, `render` adds them up."""
+class Metrics(Collector):
+    """The numbers of a hub, and the port at which Prometheus reads them.
 
-    def __init__(self) -> None:
+    Args:
+        counts: Returns how much there is of each thing.
+    """
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+        self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._registry = CollectorRegistry()
+        self._registry.register(self)
         self._requests = Histogram(
             "fedbo_hub_request_seconds",
             "How long requests took.",
@@ -92,14 +98,30 @@ class Metrics:
         known = method if method in _METHODS else "other"  # anyone may invent methods
         self._requests.labels(route, known, str(status)).observe(seconds)
 
-    def render(self, counts: Mapping[str, int]) -> bytes:
-        """Return all numbers as Prometheus reads them, and how much of each thing there is."""
-        shown = self._registry
-        if os.environ.get(METRICS_FOLDER):
-            shown = CollectorRegistry()
-            MultiProcessCollector(shown)  # type: ignore[no-untyped-call]
-        gauges = (f"# TYPE fedbo_hub_{k} gauge\nfedbo_hub_{k} {v}\n" for k, v in counts.items())
-        return generate_latest(shown) + "".join(gauges).encode()
+    def collect(self) -> Iterator[Metric]:
+        """Yield how much there is of each thing, for Prometheus."""
+        for name, count in self._counts().items():
+            yield GaugeMetricFamily(f"fedbo_hub_{name}", f"How many {name} there are.", count)
+
+    def start(self, address: str) -> None:
+        """Let Prometheus read the numbers at an address, HOST:PORT."""
+        host, _, port = address.rpartition(":")
+        try:
+            self._server = start_http_server(int(port), host.strip("[]"), self._registry)
+        except (OSError, OverflowError) as error:
+            raise store.HubError(
+                f"metrics is {address!r}, where this machine cannot listen ({error}): choose "
+                "another port, or an address of this machine"
+            ) from None
+
+    def stop(self) -> None:
+        """Close the port."""
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()
+            server.server_close()
+            thread.join()
+            self._server = None
 
 
 class Service:
@@ -108,19 +130,26 @@ class Service:
     engine: Engine
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.metrics = settings, Metrics()
+        self.settings, self.metrics = settings, Metrics(self._counts)
         self.keys: KeyPair | None = None  #: what signs private releases
         self._requests = Buckets(settings.rate, _BURST * settings.rate)
         self.agreed = lru_cache(maxsize=1000)(self._agreed)
 
     def start(self) -> None:
-        """Open the database."""
+        """Open the database and the port for metrics."""
         self.keys = release_keys(self.settings)
         self.engine = store.open_database(self.settings.db)
+        if self.settings.metrics:
+            self.metrics.start(self.settings.metrics)
 
     def stop(self) -> None:
-        """Close the database."""
+        """Close them."""
+        self.metrics.stop()
         self.engine.dispose()
+
+    def _counts(self) -> dict[str, int]:
+        with self.reading() as connection:
+            return store.counts(connection)
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Start a transaction that reads."""

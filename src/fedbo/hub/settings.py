@@ -7,6 +7,7 @@ key ``public_url`` of the file.
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,7 +38,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     db: Annotated[str, _of("The address of the database.")] = "sqlite:///fedbo.db"
     host: Annotated[str, _of("The address to listen at.", min_length=1)] = "127.0.0.1"
     port: Annotated[int, _of("The port; 0: any free one.", ge=0, le=65535)] = 8765
-    workers: Annotated[int, _of("How many processes serve.", ge=1, le=64)] = 1
     tls_certificate: Annotated[
         str, _of("A file with the certificate and those of its issuers, in PEM.")
     ] = ""
@@ -58,12 +58,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rate: Annotated[
         float,
         _of(
-            "How many requests a second one member may make in each worker, with bursts of 4 times "
-            "as many; 0: no limit.",
+            "How many requests a second one member may make, with bursts of 4 times as many; "
+            "0: no limit.",
             ge=0.0,
             le=1e6,
         ),
     ] = 50.0
+    metrics: Annotated[
+        str,
+        _of(
+            "HOST:PORT at which Prometheus reads numbers of the hub, without a token; without one, "
+            "nowhere."
+        ),
+    ] = ""
     release_key: Annotated[
         str,
         _of(
@@ -79,16 +86,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if proxy != "*":
                 ipaddress.ip_network(proxy)
 
+        if self.metrics and not re.fullmatch(r".+:[0-9]{1,5}", self.metrics):
+            raise ValueError("expected an address of this machine and a port: 127.0.0.1:9464")
+
     def __repr__(self) -> str:
         return f"Settings(db={without_password(self.db)!r}, host={self.host!r}, port={self.port})"
-
-    def to_environ(self) -> dict[str, str]:
-        """Return the variables that tell a worker process its settings.
-
-        >>> Settings(port=0).to_environ()["FEDBO_HUB_PORT"]
-        '0'
-        """
-        return {PREFIX + name.upper(): str(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def load(
@@ -104,7 +106,7 @@ def load(
     Raises:
         ValueError: If a name is not known, or a value is not possible; the text says where it is.
 
-    >>> load({"port": 80}, None, {"FEDBO_HUB_PORT": "90", "FEDBO_HUB_WORKERS": "2"})
+    >>> load({"port": 80}, None, {"FEDBO_HUB_PORT": "90", "FEDBO_HUB_RATE": "2"})
     Settings(db='sqlite:///fedbo.db', host='127.0.0.1', port=80)
     """
     variables = {

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.names import COMMAND_LINE
@@ -20,7 +21,7 @@ from fedbo_paper.demo.demo import Demo
 
 
 class Hub(NamedTuple):
-    """Where the hub is, an operator's token, and the invitation to each repeat's federation."""
+    """Where the hub is, a token for its page, and the invitation to each repeat's federation."""
 
     address: str
     token: str
@@ -34,12 +35,14 @@ def serving(demo: Demo, folder: Path) -> Iterator[Hub]:
     engine = store.open_database(settings.db)
     invitations = []
     with store.begin(engine) as connection:
-        token = store.new_operator(connection, "demo", actor=COMMAND_LINE)
         for repeat in range(demo.repeats):
             name = f"repeat-{repeat + 1:02}"
             store.create_federation(connection, name, demo.federation(repeat), actor=COMMAND_LINE)
-            invited = store.invite(connection, name, uses=demo.agents, actor=COMMAND_LINE)
+            uses = demo.agents + 1  # the agents, and whoever looks at the page
+            invited = store.invite(connection, name, uses=uses, actor=COMMAND_LINE)
             invitations.append(invited.invitation)
+        secret = Invitation.parse(invitations[0]).secret
+        token = store.enrol(connection, secret, "onlooker").token
     engine.dispose()
     log, handler = logging.getLogger("fedbo.hub"), logging.FileHandler(folder / "hub.log")
     handler.setFormatter(JsonLines())

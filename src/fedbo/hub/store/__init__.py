@@ -8,9 +8,6 @@ on with other work.
 
 from fedbo.hub.store.audit import audit_lines as audit_lines
 from fedbo.hub.store.audit import latest_lines as latest_lines
-from fedbo.hub.store.credentials import drop_operator as drop_operator
-from fedbo.hub.store.credentials import new_operator as new_operator
-from fedbo.hub.store.credentials import operators as operators
 from fedbo.hub.store.database import HubError as HubError
 from fedbo.hub.store.database import check_version as check_version
 from fedbo.hub.store.database import open_database as open_database
@@ -23,7 +20,7 @@ from fedbo.hub.store.federations import invite as invite
 from fedbo.hub.store.federations import open_invitation as open_invitation
 from fedbo.hub.store.figures import counts as counts
 from fedbo.hub.store.figures import figures_of as figures_of
-from fedbo.hub.store.members import Order as Order
+from fedbo.hub.store.members import admit as admit
 from fedbo.hub.store.members import enrol as enrol
 from fedbo.hub.store.members import find_member as find_member
 from fedbo.hub.store.members import leave as leave
@@ -41,7 +38,6 @@ from fedbo.hub.store.releases import due_releases as due_releases
 from fedbo.hub.store.releases import ledger as ledger
 from fedbo.hub.store.releases import make_due_release as make_due_release
 from fedbo.hub.store.releases import make_release as make_release
-from fedbo.hub.store.releases import reconcile as reconcile
 from fedbo.hub.store.transaction import Caller as Caller
 from fedbo.hub.store.transaction import FederationRow as FederationRow
 from fedbo.hub.store.transaction import begin as begin

@@ -73,8 +73,7 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
 
     Cursors start anew, so that every agent fetches everything once. What was taken back after the
     backup is there again, such as members that were revoked, and releases that were made since are
-    not known: so all federations are closed until they are reconciled, and there are no operators
-    until the command line adds them.
+    not known: so all members are suspended until `admit`, and there are no invitations.
 
     Args:
         path: A file that `backup` wrote.
@@ -102,8 +101,10 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
                 target.execute(delete(schema.hub))
                 rows = _copy(source, target)
                 target.execute(update(schema.hub).values(generation=new_generation()))
-                target.execute(update(schema.federation).values(is_unreconciled=True))
-                target.execute(delete(schema.operator))  # one of them may have been dropped since
+                private = update(schema.federation).where(schema.federation.c.is_private)
+                target.execute(private.values(is_restored=True))
+                target.execute(update(schema.member).values(is_suspended=True))
+                target.execute(delete(schema.invitation))
                 _number(target)
                 record(target, "restored", actor=COMMAND_LINE, detail={"rows": rows})
         except DBAPIError as error:

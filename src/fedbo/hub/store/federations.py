@@ -53,7 +53,7 @@ def create_federation(connection: Connection, name: str, agreed: Federation, *, 
         "cursor": 0,
         "created": time.time(),
         "is_private": agreed.privacy is not None,
-        "is_unreconciled": False,
+        "is_restored": False,
     }
     connection.execute(insert(federation).values(row))
     detail = {"fingerprint": str(agreed.fingerprint)}

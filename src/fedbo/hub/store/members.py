@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -20,11 +21,12 @@ from sqlalchemy import (
 
 from fedbo.exchange.hub.proof import hashed
 from fedbo.federation.federation import Federation
-from fedbo.hub.names import check_person
+from fedbo.hub.names import check_member
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import Enrolled, Member, Members
 from fedbo.hub.store.credentials import new_token
 from fedbo.hub.store.federations import open_invitation
+from fedbo.hub.store.releases import record_lost
 from fedbo.hub.store.schema import federation, invitation, member, message
 from fedbo.hub.store.transaction import (
     Caller,
@@ -38,13 +40,12 @@ from fedbo.hub.store.transaction import (
 from fedbo.message.signed import key_text, parse_key
 from fedbo.outside import shortened
 
-Order = Literal["name", "seen"]
-
 _COLUMNS = (
     member.c.id,
     member.c.name,
     member.c.key,
     member.c.token.is_(None).label("is_revoked"),
+    member.c.is_suspended,
     member.c.joined,
     member.c.seen,
 )
@@ -53,7 +54,7 @@ _COLUMNS = (
 def enrol(connection: Connection, secret: str, name: str, key: bytes | None = None) -> Enrolled:
     """Make a new member of the federation that a secret invites to, which uses it up by one."""
     number, row = open_invitation(connection, secret, is_locked=True)
-    check_person(name)
+    check_member(name)
     _check_free(row.agreed, name)
     _check_key(connection, row, name, key)
     taken = select(member.c.id).where(member.c.federation == row.id, member.c.name == name)
@@ -63,9 +64,9 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
             f"{row.name!r} has a member {name!r} already: take another name, or ask the operator "
             "to remove that member if it is yours",
         )
-    token, now = new_token("member"), time.time()
+    token, now = new_token(), time.time()
     values = {"federation": row.id, "name": name, "key": key, "joined": now, "seen": now}
-    connection.execute(insert(member).values(**values, token=hashed(token)))
+    connection.execute(insert(member).values(**values, token=hashed(token), is_suspended=False))
     used = update(invitation).where(invitation.c.id == number)
     connection.execute(used.values(uses=invitation.c.uses - 1))
     detail = {"invitation": number, "key": key_text(key) if key else ""}
@@ -78,21 +79,16 @@ def members(
     federation: str,
     *,
     search: str = "",
-    order: Order = "name",
     offset: int = 0,
     most: int | None = None,
 ) -> Members:
-    """Return the members of a federation, or those with some text in their name.
-
-    They are sorted by name, or the one seen last comes first.
-    """
+    """Return the members of a federation by name, or those with some text in it."""
     row = find_federation(connection, federation)
     wanted = [member.c.federation == row.id]
     if search:
         wanted.append(member.c.name.icontains(search, autoescape=True))
     matching = connection.scalar(select(func.count()).select_from(member).where(*wanted))
-    sort = member.c.name if order == "name" else member.c.seen.desc()
-    query = select(*_COLUMNS).where(*wanted).order_by(sort, member.c.id)
+    query = select(*_COLUMNS).where(*wanted).order_by(member.c.name)
     rows = [*connection.execute(query.offset(offset).limit(most)).mappings()]
     sums = _sums(connection, [each["id"] for each in rows])
     return Members(
@@ -110,7 +106,7 @@ def members(
 def rotate(connection: Connection, caller: Caller) -> str:
     """Give a member a new token, which is returned. The old one is not valid any more."""
     row = _locked(connection, caller)
-    token = new_token("member")
+    token = new_token()
     change = update(member).where(member.c.id == caller.id)
     connection.execute(change.values(token=hashed(token)))
     record(connection, "rotated", actor=caller.name, federation=row.name, subject=caller.name)
@@ -186,6 +182,41 @@ def update_federation(
     for each in gone:
         revoke(connection, name, each, actor=actor)
     return gone
+
+
+def admit(
+    connection: Connection,
+    federation: str,
+    names: Sequence[str],
+    releases: int | None = None,
+    *,
+    actor: str,
+) -> int:
+    """Let members take part again that are suspended since a restore.
+
+    Args:
+        federation: The name of the federation at the hub.
+        names: The members.
+        releases: If the federation makes private releases, the number of the last one that any
+            member's ledger shows, 0 if none does. Those that the hub does not know are spent.
+        actor: Who does it.
+
+    Returns:
+        How many releases were recorded that the hub did not know.
+    """
+    row = lock_federation(connection, federation)
+    lost = record_lost(connection, row, releases)
+    for name in names:
+        own = find_member(connection, row, name)
+        change = update(member).where(member.c.id == own.id)
+        connection.execute(change.values(is_suspended=False))
+        sent = select(message.c.id).where(message.c.member == own.id).order_by(message.c.cursor)
+        _move(connection, row.id, list(connection.scalars(sent)))  # now others may hear it
+        record(connection, "admitted", actor=actor, federation=federation, subject=name)
+    if lost:
+        detail = {"releases": releases, "lost": lost}
+        record(connection, "admitted", actor=actor, federation=federation, detail=detail)
+    return lost
 
 
 def find_member(connection: Connection, row: FederationRow, name: str) -> Row[Any]:
@@ -284,16 +315,15 @@ def _take_back(connection: Connection, row: FederationRow, member_id: int) -> No
 
 def take_back_messages(connection: Connection, federation_id: int, ids: list[int]) -> None:
     """Take messages of a federation back, which is locked; their rows become empty."""
+    gone: dict[str, Any] = {"is_out": False, "content": b"", "t_n": 0, "changed": time.time()}
+    _move(connection, federation_id, ids, **gone)
+
+
+def _move(connection: Connection, federation_id: int, ids: list[int], **values: Any) -> None:
+    """Give messages new cursors, so that others hear of them, and new values."""
     if not ids:
         return
-    gone = update(message).where(message.c.id == bindparam("row"))
-    gone = gone.values(
-        is_out=False,
-        content=b"",
-        t_n=0,
-        changed=time.time(),
-        cursor=bindparam("new"),
-    )
+    change = update(message).where(message.c.id == bindparam("row"))
     cursors = take_cursors(connection, federation_id, len(ids))
     rows = [{"row": row, "new": cursor} for row, cursor in zip(ids, cursors, strict=True)]
-    connection.execute(gone, rows)
+    connection.execute(change.values(**values, cursor=bindparam("new")), rows)

@@ -24,12 +24,12 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, insert, select, update
 
 from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News
 from fedbo.hub.problems import Refused
 from fedbo.hub.store.members import take_back_messages
-from fedbo.hub.store.schema import hub, message, release
+from fedbo.hub.store.schema import hub, member, message, release
 from fedbo.hub.store.transaction import (
     Caller,
     FederationRow,
@@ -98,7 +98,7 @@ def publish(
     record(
         connection,
         "published" if is_message else "withdrew",
-        actor=caller.actor,
+        actor=caller.name,
         federation=place.name,
         subject=signed.sender,
         detail={"sequence": signed.sequence, "bytes": len(content)},
@@ -120,7 +120,7 @@ def withdraw(connection: Connection, caller: Caller, sender: str) -> bool:
         record(
             connection,
             "withdrew",
-            actor=caller.actor,
+            actor=caller.name,
             federation=place.name,
             subject=sender,
             detail=detail,
@@ -163,9 +163,7 @@ def listed(connection: Connection, caller: Caller, sender: str | None = None) ->
     """
     place = find_federation(connection, caller.federation)
     is_own = message.c.member == caller.id
-    query = select(message.c.changed, message.c.content).where(
-        message.c.federation == place.id, message.c.is_out
-    )
+    query = select(message.c.changed, message.c.content).where(*_heard(place), message.c.is_out)
     if sender is not None:
         query = query.where(is_own, message.c.sender == sender)
     elif place.is_private:
@@ -209,20 +207,24 @@ def _most(place: FederationRow) -> int:
     return max(1, min(MOST_PEERS, ANSWER_BYTES // max(1, place.agreed.sent_bytes)))
 
 
+def _heard(place: FederationRow) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a message is of this federation, and not of a suspended member."""
+    is_suspended = exists().where(member.c.id == message.c.member, member.c.is_suspended)
+    return message.c.federation == place.id, ~is_suspended
+
+
 def _changed_since(
     connection: Connection, place: FederationRow, since: int, most: int
 ) -> list[Row[Any]]:
     """Return the rows that have changed since a cursor, the latest last, at most so many."""
     columns = message.c.id, message.c.is_out, message.c.content
-    query = select(*columns).where(message.c.federation == place.id, message.c.cursor > since)
+    query = select(*columns).where(*_heard(place), message.c.cursor > since)
     return [*connection.execute(query.order_by(message.c.cursor.desc()).limit(most))][::-1]
 
 
 def _latest(connection: Connection, place: FederationRow, most: int) -> tuple[Handed, ...]:
     """Return the messages that were published last, the latest last."""
-    query = select(message.c.id, message.c.content).where(
-        message.c.federation == place.id, message.c.is_out
-    )
+    query = select(message.c.id, message.c.content).where(*_heard(place), message.c.is_out)
     latest = connection.execute(query.order_by(message.c.cursor.desc()).limit(most))
     return _handed([*latest][::-1])
 

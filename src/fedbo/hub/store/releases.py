@@ -62,12 +62,12 @@ def make_release(
     """
     row = lock_federation(connection, name)
     plan = _plan(row)
-    if row.is_unreconciled:
+    if row.is_restored:
         raise Refused(
-            "not-reconciled",
+            "suspended",
             f"this hub was restored from a backup, and releases of {name!r} may have been made "
             "after that backup. Ask the members for the number of the last release that fedbo "
-            f"ledger shows, and run fedbo hub reconcile {name} --releases NUMBER with the largest",
+            f"ledger shows, and run fedbo hub admit {name} --releases NUMBER with the largest",
         )
     made = _count(connection, row)
     if number is not None and number <= made:
@@ -112,36 +112,29 @@ def due_releases(connection: Connection) -> list[FederationRow]:
     return [row for row in rows if _last(connection, row) is not None]
 
 
-def reconcile(connection: Connection, name: str, releases: int | None = None, *, actor: str) -> int:
-    """Open a federation after a restore, and record the releases made since the backup.
+def record_lost(connection: Connection, row: FederationRow, releases: int | None) -> int:
+    """Record releases that were made since the backup as spent; return how many there are.
 
     Args:
-        name: The name of the federation at the hub.
-        releases: If it has a privacy plan, the number of the last release that any member's ledger
-            shows; 0 if none does.
-
-    Returns:
-        How many releases are recorded that this hub did not know.
+        connection: In a transaction that has locked the federation.
+        row: The federation.
+        releases: The number of the last release that was made; it is needed after a restore.
     """
-    row = lock_federation(connection, name)
-    lost = range(0)
-    if row.is_private or releases is not None:
-        plan, made = _plan(row), _count(connection, row)
-        if releases is None or not made <= releases <= plan.releases:
-            raise Refused(
-                "wrong-request",
-                f"the number of releases is {releases}, expected {made} to {plan.releases}: ask "
-                "the members for the number of the last one that fedbo ledger shows, and give the "
-                "largest with --releases",
-            )
-        lost = range(made + 1, releases + 1)
-    for number in lost:
+    if not row.is_restored and releases is None:
+        return 0
+    plan, made = _plan(row), _count(connection, row)
+    if releases is None or not made <= releases <= plan.releases:
+        raise Refused(
+            "wrong-request",
+            f"the number of releases is {releases}, expected {made} to {plan.releases}: ask "
+            "the members for the number of the last one that fedbo ledger shows, and give the "
+            "largest with --releases",
+        )
+    for number in range(made + 1, releases + 1):
         _insert(connection, row, number)
     known = update(federation).where(federation.c.id == row.id)
-    connection.execute(known.values(is_unreconciled=False))
-    detail = {"releases": releases, "lost": len(lost)} if row.is_private else {}
-    record(connection, "reconciled", actor=actor, federation=name, detail=detail)
-    return len(lost)
+    connection.execute(known.values(is_restored=False))
+    return releases - made
 
 
 def ledger(connection: Connection, name: str) -> ReleaseLedger:
@@ -158,7 +151,7 @@ def ledger(connection: Connection, name: str) -> ReleaseLedger:
         trials=trials,
         least_members=plan.least_members,
         least_trials=plan.least_trials,
-        is_reconciled=not row.is_unreconciled,
+        is_restored=row.is_restored,
         releases=[
             ReleaseInfo(
                 number=each.sequence,
@@ -248,7 +241,7 @@ def _count(connection: Connection, row: FederationRow) -> int:
 def _last(connection: Connection, row: FederationRow) -> tuple[float, int] | None:
     """Return the time and cursor of the last release; None if no other one can be due."""
     plan = row.agreed.privacy
-    if plan is None or not plan.least_members or row.is_unreconciled:
+    if plan is None or not plan.least_members or row.is_restored:
         return None
     last = select(release.c.sequence, release.c.time, release.c.cursor)
     last = last.where(release.c.federation == row.id).order_by(release.c.sequence.desc()).limit(1)
@@ -266,6 +259,7 @@ def _counted(row: FederationRow, least: int, *columns: ColumnElement[Any]) -> Se
             message.c.is_out,
             message.c.t_n >= least,
             member.c.token.is_not(None),
+            ~member.c.is_suspended,
         )
     )
 

@@ -48,16 +48,6 @@ hub = Table(
     Column("created", _Time, nullable=False),
 )
 
-operator = Table(
-    "operator",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("name", String(64), nullable=False, unique=True),
-    Column("token", LargeBinary, nullable=False, unique=True),  # its hash
-    Column("created", _Time, nullable=False),
-    sqlite_autoincrement=True,
-)
-
 federation = Table(
     "federation",
     metadata,
@@ -68,9 +58,7 @@ federation = Table(
     Column("cursor", BigInteger, nullable=False),  # of the last change
     Column("created", _Time, nullable=False),
     Column("is_private", Boolean, nullable=False),  # its file has a privacy plan
-    Column(
-        "is_unreconciled", Boolean, nullable=False
-    ),  # restored, and closed to members until an operator has looked
+    Column("is_restored", Boolean, nullable=False),  # releases may be missing: none is made
 )
 
 invitation = Table(
@@ -95,6 +83,7 @@ member = Table(
     Column("token", LargeBinary, unique=True),  # its hash; NULL: revoked
     Column("joined", _Time, nullable=False),
     Column("seen", _Time, nullable=False),
+    Column("is_suspended", Boolean, nullable=False),  # it was restored, and not admitted since
     UniqueConstraint("federation", "name"),
     UniqueConstraint("federation", "key"),
     sqlite_autoincrement=True,

@@ -14,18 +14,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, event, insert, select, update
 
 from fedbo.federation.federation import Federation
-from fedbo.hub.names import operator_actor
 from fedbo.hub.problems import Refused
-from fedbo.hub.store.schema import audit, federation, member, operator
-
-Role = Literal["member", "operator"]
-
+from fedbo.hub.store.schema import audit, federation, member
 
 _SEEN = 60.0  # seconds for which nobody need know that a member was seen again
 _ACTOR, _SUBJECT = 80, 128  # characters of a line of the audit log, at most
@@ -63,26 +59,16 @@ def prepare_sqlite(engine: Engine) -> None:
 
 
 class Caller(NamedTuple):
-    """A member or an operator who asks for something."""
+    """A member that asks for something."""
 
-    role: Role
     id: int
     name: str
     token: bytes  # its hash
-    federation: int = 0  # of a member
-    federation_name: str = ""
-    is_unreconciled: bool = False  # its federation came from a backup, and is closed
-    key: bytes = b""  # a member's public key; empty if its messages are not signed
-    seen: float = 0.0
-
-    @property
-    def is_operator(self) -> bool:
-        return self.role == "operator"
-
-    @property
-    def actor(self) -> str:
-        """Its name in the audit log."""
-        return operator_actor(self.name) if self.is_operator else self.name
+    federation: int
+    federation_name: str
+    is_suspended: bool
+    key: bytes  # empty if its messages are not signed
+    seen: float
 
 
 _MEMBER = select(
@@ -91,25 +77,22 @@ _MEMBER = select(
     member.c.token,
     member.c.federation,
     federation.c.name.label("federation_name"),
-    federation.c.is_unreconciled,
+    member.c.is_suspended,
     member.c.key,
     member.c.seen,
 ).join(federation, federation.c.id == member.c.federation)
-_OPERATOR = select(operator.c.id, operator.c.name, operator.c.token)
 
 
 def by_token(connection: Connection, token: str) -> Caller | None:
     """Return whose token this is; None if it is nobody's."""
     digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-    if row := connection.execute(_MEMBER.where(member.c.token == digest)).mappings().first():
-        return Caller("member", **dict(row) | {"key": bytes(row["key"] or b"")})
-    row = connection.execute(_OPERATOR.where(operator.c.token == digest)).mappings().first()
-    return None if row is None else Caller("operator", **row)
+    row = connection.execute(_MEMBER.where(member.c.token == digest)).mappings().first()
+    return None if row is None else Caller(**dict(row) | {"key": bytes(row["key"] or b"")})
 
 
 def is_seen_anew(caller: Caller) -> bool:
     """Tell whether it should be noted that a member was seen."""
-    return not caller.is_operator and caller.seen + _SEEN < time.time()
+    return caller.seen + _SEEN < time.time()
 
 
 def note_seen(connection: Connection, caller: Caller) -> None:
@@ -120,11 +103,11 @@ def note_seen(connection: Connection, caller: Caller) -> None:
 
 def check_still(connection: Connection, caller: Caller) -> None:
     """Lock a caller; raise `Refused` if its token or key was replaced since it was looked up."""
-    table = operator if caller.is_operator else member
-    row = connection.execute(select(table).where(table.c.id == caller.id).with_for_update()).first()
+    own = select(member).where(member.c.id == caller.id)
+    row = connection.execute(own.with_for_update()).first()
     if row is None or row.token != caller.token:
         raise Refused("wrong-token", "the token was revoked or replaced meanwhile")
-    if not caller.is_operator and bytes(row.key or b"") != caller.key:
+    if bytes(row.key or b"") != caller.key:
         raise Refused("wrong-key", f"the key of {caller.name!r} was replaced meanwhile")
 
 
@@ -141,7 +124,7 @@ class FederationRow(NamedTuple):
     cursor: int
     created: float
     is_private: bool
-    is_unreconciled: bool
+    is_restored: bool
 
     @property
     def agreed(self) -> Federation:
@@ -183,7 +166,7 @@ def record(
 
     Args:
         action: What was done: created, updated, invited, cancelled, joined, published, withdrew,
-            left, revoked, removed, rotated, rekeyed, operator, restored, released, reconciled.
+            left, revoked, removed, rotated, rekeyed, restored, released, admitted.
         actor: Who did it: a member's name, or one of `fedbo.hub.names`.
         federation: The name of the federation; empty if it concerns the whole hub.
         subject: What it was done to, such as a member or a sender.

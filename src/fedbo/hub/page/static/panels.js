@@ -1,6 +1,6 @@
-// The smaller parts of a federation's view: figures, releases, invitations, events.
+// The smaller parts of a federation's view: figures, releases, events.
 
-import { $, h, keyed, set, show, text } from "./dom.js";
+import { $, h, set, show, text } from "./dom.js";
 import { ago, bytes, count, date, iso, moment, plural, score } from "./format.js";
 
 export function header(federation) {
@@ -21,10 +21,9 @@ export function figures(found, isPrivate) {
     ["Seen today", count(found.seen), "members"],
     ["New today", count(found.new), isPrivate ? "contributions" : "messages"],
   ];
-  keyed(
-    $("figures"), items, ([name]) => name,
-    () => h("div", { class: "figure" }, h("dt"), h("dd", { class: "value" }), h("dd", { class: "note" })),
-    (node, item) => item.forEach((value, i) => text(node.children[i], value)),
+  $("figures").replaceChildren(
+    ...items.map(([name, value, note]) =>
+      h("div", { class: "figure" }, h("dt", {}, name), h("dd", { class: "value" }, value), h("dd", { class: "note" }, note))),
   );
 }
 
@@ -46,41 +45,22 @@ export function releases(found) {
 
 function next(found) {
   const contributed = `${plural(found.contributed, "member")} ${found.contributed === 1 ? "has" : "have"} contributed from ${plural(found.least_trials, "trial")} or more`;
-  if (!found.is_reconciled)
-    return "The hub was restored from a backup. No release is made before the operator has run fedbo hub reconcile.";
+  if (found.is_restored)
+    return "The hub was restored from a backup. No release is made before the operator has run fedbo hub admit.";
   if (found.releases.length >= found.planned) return "No more will be made.";
   return found.least_members
     ? `${contributed}. The hub makes the next release when there are ${count(found.least_members)}, and the plan’s days have passed.`
     : `${contributed}. The operator makes the next release.`;
 }
 
-export function invitations(found, onCancel) {
-  show($("invitations-empty"), found.length === 0);
-  keyed(
-    $("invitations"), found, (one) => one.id,
-    (one) => h("li", {}, h("span"), h("button", {
-      type: "button", class: "small", "aria-label": `Cancel the invitation of ${moment(one.created)}`,
-      onclick: () => onCancel(one),
-    }, "Cancel…")),
-    (node, one) => {
-      text(node.children[0], `${plural(one.uses, "use")} left, expires ${ago(one.expires)}; made ${ago(one.created)}`);
-      set(node.children[0], "title", `Expires ${moment(one.expires)}`);
-    },
-  );
-}
-
 export function feed(events) {
   show($("feed-empty"), events.length === 0);
-  keyed(
-    $("feed"), events, (event) => event.id,
-    () => h("li", {}, h("time"), h("span", { class: "event" })),
-    (node, event) => {
-      text(node.children[0], ago(event.time));
-      set(node.children[0], "datetime", iso(event.time));
-      set(node.children[0], "title", moment(event.time));
-      text(node.children[1], sentence(event));
-      set(node, "class", ["revoked", "removed"].includes(event.action) ? "notable" : false);
-    },
+  $("feed").replaceChildren(
+    ...events.map((event) => {
+      const when = Date.parse(event.time) / 1000;
+      const time = h("time", { datetime: event.time, title: moment(when) }, ago(when));
+      return h("li", {}, time, h("span", { class: "event" }, sentence(event)));
+    }),
   );
 }
 
@@ -89,9 +69,6 @@ export function sentence({ actor, action, subject, detail }) {
   const about = subject && subject !== actor ? subject : "";
   const size = detail.bytes ? ` (${bytes(detail.bytes)})` : "";
   const said = {
-    created: () => `${actor} created the federation`,
-    invited: () => `${actor} made an invitation${detail.uses ? ` for ${plural(detail.uses, "use")}` : ""}`,
-    cancelled: () => `${actor} cancelled an invitation`,
     joined: () => `${about || actor} joined`,
     published: () => `${actor} published${about ? ` for ${about}` : ""}${size}`,
     withdrew: () => `${actor} withdrew its message${about ? ` of ${about}` : ""}`,
@@ -100,11 +77,6 @@ export function sentence({ actor, action, subject, detail }) {
     removed: () => `${actor} removed ${about}`,
     rotated: () => `${about || actor} got a new token`,
     rekeyed: () => `${about || actor} has a new key`,
-    updated: () => `${actor} changed the list of members`,
-    operator: () => `${actor} changed the operators${about ? `: ${about}` : ""}`,
-    released: () => `${actor} made release ${detail.number} of ${plural(detail.members, "member")}`,
-    reconciled: () => `${actor} opened the federation after a restore`,
-    restored: () => `${actor} restored the hub from a backup`,
   }[action];
   return said ? said() : `${actor}: ${action} ${about}`;
 }
