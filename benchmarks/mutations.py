@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 #: Tests of ``make test``, the quickest first.
 TESTS = (
     *("paper/test_preset.py", "policy/test_fts.py", "policy/test_rgpe.py", "policy/test_taf.py"),
-    *("policy/test_schedule.py", "model", "message/test_inbox.py", "test_simulate.py"),
+    *("policy/test_schedule.py", "model", "message/test_inbox.py", "test_simulation.py"),
     *("paper/test_synthetic_functions.py", "paper/test_problems.py", "paper/test_svm.py"),
     *("paper/test_logistic.py", "paper/test_runner.py", "paper/test_run.py"),
 )
@@ -60,7 +60,7 @@ growing t_n | trials[initial + t_n :] => trials[initial + t_n + 1 :]
 new draws at fixed t_n | kind = _Redrawing if => kind = Agent if
 fedbo_paper/experiments/plan.py
 equal starts | "initial", seed, target => "initial", arm.method, target
-fedbo/simulate.py
+fedbo/simulation.py
 messages every k | (iteration - 1) % every => iteration % every
 fedbo/policy/base.py
 p_1 = p_2 | max(t, 2) => max(t, 1)

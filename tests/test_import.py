@@ -1,4 +1,4 @@
-"""`import fedbo` is light: an agent may be a phone or a locked-down server."""
+"""`import fedbo` is light: an agent may be a phone, and a hub has no use for models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import fedbo
+
 PROGRAM = """
 import sys
 before = set(sys.modules)
@@ -14,10 +16,12 @@ exec(sys.argv[1])
 tops = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(" ".join(sorted(tops - set(sys.stdlib_module_names))))
 """
+LOADED = "import sys, fedbo.hub.app; print(*sys.modules)"
+AGENTS_ONLY = {"fedbo.model", "fedbo.policy", "fedbo.agent", "fedbo.message.inbox", "scipy.linalg"}
 HUB = "from fedbo.exchange import exchange_at; exchange_at('https://hub.example.org')"
 
 
-@pytest.mark.parametrize("program", ["import fedbo", "import fedbo.exchange", HUB])
+@pytest.mark.parametrize("program", ["import fedbo; fedbo.Agent", "import fedbo.exchange", HUB])
 def test_import_loads_four_packages_only(program: str) -> None:
     """The client of a hub loads httpx2 only when there is something to ask."""
     done = subprocess.run(
@@ -27,3 +31,19 @@ def test_import_loads_four_packages_only(program: str) -> None:
     allowed = {"fedbo", "numpy", "scipy", "msgspec", "threadpoolctl"}
     # The first belongs to compiled modules; msgspec and numpy load the others where installed.
     assert foreign - allowed <= {"cython_runtime", "typing_extensions", "charset_normalizer"}
+
+
+def test_a_hub_loads_no_model() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], check=True, capture_output=True, text=True
+    )
+    loaded = set(done.stdout.split())
+    assert "fedbo.federation.federation" in loaded and not loaded & AGENTS_ONLY
+
+
+def test_every_name_is_there_when_it_is_asked_for() -> None:
+    for name in fedbo.__all__:
+        assert getattr(fedbo, name) is getattr(fedbo, name)
+    assert {*fedbo.__all__} <= {*dir(fedbo)}
+    with pytest.raises(AttributeError, match="module 'fedbo' has no attribute 'Agents'"):
+        fedbo.Agents  # noqa: B018

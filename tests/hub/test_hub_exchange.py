@@ -16,7 +16,6 @@ from contracts.exchange import (
     message,
     new_keys,
     sequences,
-    spoilt,
 )
 from contracts.hub import HubProcess, OpenHub, new_postgresql
 from msgspec.structs import replace
@@ -208,7 +207,7 @@ def test_nothing_that_is_kept_or_said_has_a_token(
     mine.fetch(OURS)
     mine.holdings()
     with pytest.raises(ExchangeError) as caught:
-        mine.publish(spoilt(message(sequence=2)))
+        mine.publish(message(OTHERS["kind"], fingerprint=bytes(OURS.fingerprint)))
     mine.member().leave()
     said = caplog.text + str(caught.value) + sqlite_hub.log + ledger.path.read_text()
     assert caplog.text and mine.address in ledger.path.read_text()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from contracts.hub_rows import ACTOR, message
 from hub.world import PLAN, Lung, World, contribution, private_federation, problem
+from msgspec.structs import replace
 from sqlalchemy import update
 
 from fedbo.agent import Agent
@@ -84,6 +85,10 @@ def test_a_later_release_replaces_the_earlier(lung: Lung) -> None:
 def test_what_is_not_a_contribution_is_refused(lung: Lung) -> None:
     plain = Federation(AGREED.space, features=20, seed=3)
     for wrong in (message("a", agreed=plain), message("a", agreed=AGREED)):
+        assert problem(put(lung, wrong, "a")) == "wrong-message"
+    sent = contribution(AGREED, "a")
+    elsewhere = replace(sent, body=replace(sent.body, basis=b"abcd"))
+    for wrong in (elsewhere, contribution(AGREED, "a", cell=99)):  # which it would have to use
         assert problem(put(lung, wrong, "a")) == "wrong-message"
     lung.contribute("a")
     lung.make()

@@ -159,6 +159,17 @@ def test_each_member_contributes_once() -> None:
     assert one_each(OURS, []) == []
 
 
+def test_what_does_not_fit_is_left_out_and_stops_nobody() -> None:
+    given = [
+        contribution(OURS, "a"),
+        contribution(OURS, "b", cell=99),
+        contribution(OURS, "c", basis=b"abcd"),
+        contribution(OURS, "d/one", y=np.full(Shared.of(OURS).shape_coordinates, np.nan), t_n=9),
+        contribution(OURS, "d/two", t_n=5),
+    ]
+    assert senders(OURS, given) == ["a", "d/two"]
+
+
 def test_the_choice_does_not_depend_on_what_is_contributed() -> None:
     for cell in range(4):
         given = [contribution(OURS, "clinic/a", cell=cell), contribution(OURS, "clinic/b")]

@@ -10,7 +10,6 @@ from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
 from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.federation.federation import Federation
-from fedbo.federation.shared import Shared
 from fedbo.identity.keyring import Keyring
 from fedbo.identity.keys import KeyPair, verify
 from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal
@@ -103,6 +102,8 @@ def choose(
     Returns:
         These messages, sorted by sender, and what was skipped, with the reason.
     """
+    from fedbo.federation.shared import Shared  # loads the models: only agents need it
+
     labels: dict[Heard | Withdrawal, str] = {}
     faults: list[str] = []
     shared = Shared.of(federation)

@@ -17,7 +17,7 @@ from fedbo.message.compact import Compact
 from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
 from fedbo.message.message import Contribution, Heard, Message
 from fedbo.message.release import COORDINATES, Release
-from fedbo.message.signed import MOST_CELLS, Withdrawal
+from fedbo.message.signed import MOST_CELLS, MessageRefused, Withdrawal
 from fedbo.model import summary
 from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array
@@ -160,6 +160,14 @@ class Shared:
             fault = self._release_fault(content)
         if fault:
             raise refusal(content, fault)
+
+    def fits(self, content: Heard | Withdrawal) -> bool:
+        """Tell whether `check` accepts this."""
+        try:
+            self.check(content)
+        except MessageRefused:
+            return False
+        return True
 
     def _message_fault(self, message: Message) -> str | None:
         body, cells, M = message.body, 0, self.coordinates

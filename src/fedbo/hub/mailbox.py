@@ -149,6 +149,10 @@ def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Wit
             raise MessageRefused("it is a private release, which only the hub itself makes")
         _check_sender(caller, signed.sender)
         _check_key(caller, signed)
+        if agreed.privacy is not None:  # this hub is whoever hears contributions
+            from fedbo.federation.shared import Shared  # loads the models, for releases only
+
+            Shared.of(agreed).check(signed)
         return signed
     except MessageRefused as error:
         raise Refused("wrong-message", shortened(str(error), 500)) from None

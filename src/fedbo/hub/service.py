@@ -24,7 +24,6 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from fedbo.federation.federation import Federation
-from fedbo.federation.shared import Shared
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
@@ -191,6 +190,8 @@ class Service:
         with self.reading() as connection:
             due = store.due_releases(connection)
         for row in due:
+            from fedbo.federation.shared import Shared  # loads the models, for releases only
+
             fields: dict[str, object] = {"federation": row.name}
             try:
                 Shared.of(row.agreed).basis  # noqa: B018 (computed here, not while others wait)

@@ -13,7 +13,7 @@ them against the federation first.
 
 If peers hand out beliefs (ν, σ²Σ⁻¹) instead of one draw ω, a `BeliefInbox` holds them. A compact
 message is held as a belief about the leading coordinates of the weights, and M is then the number
-of these coordinates: `fedbo.Federation.held` computes its ν and R.
+of these coordinates: `fedbo.federation.shared.Shared.held` computes its ν and R.
 
 ==========  ==================================================================  ============
 nu          ν_n, mean of the feature weights of peer n                          (N, M)

@@ -27,8 +27,8 @@ On the wire, a message is one MessagePack array with its numbers in little-endia
 `fedbo.message.compact` has the numbers of a compact one, `fedbo.message.signed` the header.
 
 Each rule is checked in one place. The constructor checks the header and the form of the body, also
-of a message from the wire. `fedbo.Federation.check` checks that the message fits a federation and
-that its numbers are finite and plausible.
+of a message from the wire. `fedbo.Federation.check` checks that the header is that of a federation,
+and `fedbo.federation.shared.Shared.check` that the numbers fit it, and are finite and plausible.
 """
 
 from __future__ import annotations

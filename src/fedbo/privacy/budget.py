@@ -32,19 +32,22 @@ def one_each(federation: Federation, messages: Iterable[Message]) -> list[Messag
 
     A member may run several agents, but what is protected is the member: whoever signs with one
     key, under whatever names, or without a key who has one name. Contributions from fewer trials
-    than the plan asks for are left out. How many trials there are is public, so this choice says
-    nothing about scores.
+    than the plan asks for are left out, and so are those that do not fit the federation. How many
+    trials there are is public, so this choice says nothing about scores.
 
     Args:
         federation: The federation, with its privacy plan.
-        messages: Contributions of agents that were checked, in any order.
+        messages: Contributions of agents, in any order.
     """
-    least = federation.require_plan().least_trials
+    from fedbo.federation.shared import Shared  # loads the models, for releases only
+
+    shared, least = Shared.of(federation), federation.require_plan().least_trials
     chosen: list[Message] = []
     seen: set[str | bytes] = set()
     order = sorted(messages, key=lambda each: (each.t_n, each.sender, each.sequence), reverse=True)
     for message in order:
-        if message.t_n >= least and seen.isdisjoint(_member(message)):
+        is_new = message.t_n >= least and seen.isdisjoint(_member(message))
+        if is_new and shared.fits(message):
             chosen.append(message)
             seen |= _member(message)
     return sorted(chosen, key=lambda each: member(each.sender))

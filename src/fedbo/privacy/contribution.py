@@ -20,10 +20,14 @@ this is what the noise of a release is made for.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from fedbo.federation.shared import Shared
-from fedbo.model.kernel import Array
+from fedbo.space.axis import Array
+
+if TYPE_CHECKING:
+    from fedbo.federation.shared import Shared
 
 
 def shape(shared: Shared, nu: Array) -> Array:
@@ -34,6 +38,7 @@ def shape(shared: Shared, nu: Array) -> Array:
         nu: The mean of the member's belief about the weights of the features, (M,).
 
     >>> from fedbo import Federation, Float
+    >>> from fedbo.federation.shared import Shared
     >>> y = shape(Shared.of(Federation({"x": Float(0, 1)}, features=50)), np.ones(50))
     >>> len(y), round(float(np.linalg.norm(y)), 6)
     (7, 1.0)

@@ -34,6 +34,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -46,15 +47,17 @@ from fedbo.federation.calibration import (
     votes_scale,
 )
 from fedbo.federation.federation import Federation
-from fedbo.federation.shared import Shared
 from fedbo.message import Message
-from fedbo.message.inbox import Held
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
-from fedbo.model.kernel import Array
 from fedbo.privacy.accounting import Gaussian, Laplace
 from fedbo.privacy.contribution import lifted, second_moments, to_shape, unit
 from fedbo.privacy.noise import SECRET, Source, discrete_gaussian, discrete_laplace
+from fedbo.space.axis import Array
+
+if TYPE_CHECKING:
+    from fedbo.federation.shared import Shared
+    from fedbo.message.inbox import Held
 
 #: The unit of the votes is 1/64: with a finer grid, Laplace and Gaussian noise together cost less.
 STEPS = 64
@@ -109,6 +112,8 @@ def composed(
     """Check contributions and sum them up: a `release` without its noise, which must not leave."""
     if not contributions:
         raise ValueError("there are no contributions: a release needs at least one member")
+    from fedbo.federation.shared import Shared  # a hub needs it for releases only
+
     plan, shared = federation.require_plan(), Shared.of(federation)
     d = shared.shape_coordinates
     c, e = second_moments_of(len(contributions), d)
@@ -204,6 +209,8 @@ def held_draws(shared: Shared, published: Release) -> list[Held]:
     The tip of each draw is the one of `voted_points` that it likes best. The draws are the same for
     everyone who holds the release.
     """
+    from fedbo.message.inbox import Held  # only agents have an inbox
+
     federation, basis = shared.federation, shared.basis
     digest = hashlib.sha256(published.content).digest()
     Z = draws(shared, published, np.random.default_rng(list(digest)))

@@ -10,7 +10,6 @@ import msgspec
 from fedbo.federation.calibration import mean_noise, votes_scale
 from fedbo.federation.federation import Federation
 from fedbo.federation.plan import ENOUGH
-from fedbo.federation.shared import Shared
 from fedbo.message import Release
 from fedbo.privacy.accounting import epsilon, epsilon_basic
 from fedbo.privacy.release import mechanisms
@@ -55,6 +54,8 @@ def signal(federation: Federation, members: int) -> Signal:
     >>> print(signal(federation, 5))
     At most 30% of the mean is signal, and the rest noise; ... mostly noise: ...
     """
+    from fedbo.federation.shared import Shared  # a hub needs it for releases only
+
     plan, shared = federation.require_plan(), Shared.of(federation)
     d = shared.shape_coordinates
     noise = d * mean_noise(plan, members) ** 2  # in the squared length of the mean, at most 1

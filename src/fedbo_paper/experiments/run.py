@@ -28,7 +28,7 @@ from fedbo.model.kernel import Array, one_thread
 from fedbo.model.linear import Posterior
 from fedbo.policy import FTS, RGPE, TAF, TS, Policy, Query, Target
 from fedbo.policy.base import Power
-from fedbo.simulate import Party, simulate
+from fedbo.simulation import Party, simulate
 from fedbo.space.axis import Value
 from fedbo.table import Table
 from fedbo_paper.experiments.plan import History, Job, Run, kind_of, seed_of

@@ -15,7 +15,7 @@ from fedbo.agent.settings import Settings
 from fedbo.federation.shared import Shared
 from fedbo.policy import Policy, Query, Target
 from fedbo.privacy import Plan
-from fedbo.simulate import Party, simulate
+from fedbo.simulation import Party, simulate
 from fedbo.table import Table
 
 M = 10
