@@ -7,7 +7,7 @@ TRANSFER = results/transfer
 OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
 NEWEST_TESTS = $(addprefix tests/,hub exchange privacy optuna_front identity message federation)
 
-.PHONY: help demo lint test test-all test-flower test-newest chromium wheel docs docs-serve bench house transfer clean
+.PHONY: help demo lint test test-all test-flower test-newest chromium proxies wheel docs docs-serve bench house transfer clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,11 +28,11 @@ lint: .venv/stamp
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 
-test: lint chromium .optuna4/stamp  ## what CI runs: lint, types, layers, dead code, and every test that is not slow (8 minutes)
+test: lint chromium proxies .optuna4/stamp  ## what CI runs: lint, types, layers, dead code, and every test that is not slow (8 minutes)
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not slow and not fleet'
 	$(OPTUNA_TESTS)
 
-test-all: lint chromium .optuna4/stamp  ## the same with the long ones: kills, the whole page, experiments, a fleet
+test-all: lint chromium proxies .optuna4/stamp  ## the same with the long ones: kills, the whole page, experiments, a fleet
 	.venv/bin/pytest -q -n auto --dist worksteal -m 'not fleet'
 	.venv/bin/pytest -q -m fleet
 	$(OPTUNA_TESTS)
@@ -55,6 +55,14 @@ chromium:
 		$$as env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
 			install --no-install-recommends chromium fonts-liberation lsof >/dev/null || \
 		echo "Chromium and lsof cannot be installed here: the tests that need them will be skipped" >&2; }
+
+# The proxies of deploy/, unpacked and not installed: that would start two servers here.
+proxies:
+	@export PATH="$$PATH:/usr/sbin:$(CURDIR)/.proxies/usr/bin:$(CURDIR)/.proxies/usr/sbin"; \
+		command -v caddy >/dev/null && command -v nginx >/dev/null || { \
+		mkdir -p .proxies && cd .proxies && apt-get -qq download caddy nginx 2>/dev/null && \
+		printf '%s\n' *.deb | xargs -I{} dpkg-deb -x {} . || \
+		echo "Caddy and nginx cannot be fetched here: the tests that need them will be skipped" >&2; }
 
 wheel: .venv/stamp  ## build, check and try the wheel, as a release does
 	rm -rf dist
@@ -90,7 +98,7 @@ transfer: .venv/stamp .venv-bench/stamp  ## measure what collaboration gains: fi
 	.venv/bin/python benchmarks/picture.py $(TRANSFER)/regret.png $(TRANSFER)/lcbench.json $(TRANSFER)/svm.json $(TRANSFER)/landmine.json $(TRANSFER)/har.json
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-bench .venv-newest .optuna4 .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
+	rm -rf .venv .venv-bench .venv-newest .optuna4 .proxies .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .cache build dist site docs/examples
 	rm -rf docs/evidence/drawn docs/how/pictures docs/reference/cli.md docs/reference/http.md
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

@@ -120,7 +120,7 @@ def test_the_hub_is_reached_through_the_proxy_only(compose: dict[str, Any]) -> N
     services = compose["services"]
     assert [name for name, service in services.items() if "ports" in service] == ["caddy"]
     caddyfile = (DEPLOY / "Caddyfile").read_text()
-    assert "reverse_proxy hub:8765" in caddyfile and "read_header" in caddyfile
+    assert "reverse_proxy {$HUB:hub:8765}" in caddyfile and "hub" in services
     assert "HUB_NAME" in services["caddy"]["environment"] and "{$HUB_NAME}" in caddyfile
 
 
