@@ -30,7 +30,7 @@ from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.hub import store
-from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.names import command_line
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import schema
 from fedbo.message import Withdrawal
@@ -145,24 +145,24 @@ class Office:
 
     def create(self, name: str, federation: Federation) -> None:
         with store.begin(self.engine) as connection:
-            store.create_federation(connection, name, federation, actor=COMMAND_LINE)
+            store.create_federation(connection, name, federation, actor=command_line())
 
     def update(self, name: str, federation: Federation) -> None:
         with store.begin(self.engine) as connection:
-            store.update_federation(connection, name, federation, actor=COMMAND_LINE)
+            store.update_federation(connection, name, federation, actor=command_line())
 
     def invite(self, name: str, uses: int = 10, days: float = 1.0) -> Invitation:
         with store.begin(self.engine) as connection:
-            made = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
+            made = store.invite(connection, name, uses=uses, days=days, actor=command_line())
             return Invitation.parse(made.invitation)
 
     def revoke(self, name: str, who: str) -> None:
         with store.begin(self.engine) as connection:
-            store.revoke(connection, name, who, actor=COMMAND_LINE)
+            store.revoke(connection, name, who, actor=command_line())
 
     def remove(self, name: str, who: str) -> None:
         with store.begin(self.engine) as connection:
-            store.remove(connection, name, who, actor=COMMAND_LINE)
+            store.remove(connection, name, who, actor=command_line())
 
     def enrol(self, address: str, name: str, who: str, key: bytes = b"") -> Membership:
         """Make somebody a member without a request, and remember that here."""

@@ -11,11 +11,11 @@ from sqlalchemy import Connection, Engine, insert, select
 from fedbo import Federation, Float, Message
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
-from fedbo.hub.names import COMMAND_LINE as ACTOR
 from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 from fedbo.message import Withdrawal
 
+ACTOR = "command line/test"
 GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}
 AGREED = Federation({"x": Float(0, 1), "y": Float(0, 1)}, **GIVEN)
 
@@ -110,6 +110,7 @@ def fill(engine: Engine) -> Filled:
                 sent = message(sender, t_n=7, keys=pair)
                 publish(connection, tokens[name], sent)
     with store.begin(engine) as connection:
+        store.log_in(connection, caller(connection, tokens["clinic"]))
         store.leave(connection, caller(connection, tokens["left"]))
         place = store.find_federation(connection, "liver")
         (cursor,) = store.take_cursors(connection, place.id)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 from cli import terminal
-from contracts.hub_rows import AGREED, GIVEN, fill
+from contracts.hub_rows import AGREED, GIVEN, all_rows, fill
 from hub.world import contribution, private_federation
 
 from fedbo import Federation
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.identity import KeyPair
+from fedbo.message.signed import key_text
 
 INVITATION = re.compile(r"[a-z0-9-]+\.[0-9a-f]{32}\.[\w-]{32}")
 CREATED = """\
@@ -141,7 +144,7 @@ def test_members_are_listed_revoked_and_removed(hub: str) -> None:
     assert "Zürich" not in words("members", "liver")
     last = json.loads(run("audit").splitlines()[-1])
     assert (last["actor"], last["action"], last["subject"]) == (
-        *("command line", "removed", "Zürich 2"),
+        *(f"command line/{getpass.getuser()}", "removed", "Zürich 2"),
     )
 
 
@@ -150,9 +153,14 @@ def test_the_list_of_members_can_change(hub: str, place: Path) -> None:
     Federation(AGREED.space, members=members, **GIVEN).save(place / "listed.toml")
     text = words("update", "liver", "--federation", "listed.toml")
     assert "now lists 2 members" in text
-    assert "fedbo hub revoke liver clinic" in text
+    assert "fedbo hub remove liver clinic" in text and "'clinic' was revoked: its key is" in text
+    assert key_text(members["clinic"]) in text
     assert "'Zürich 2' is not listed, and was revoked" in text
-    assert "Zürich 2 0 0" in words("members", "liver")
+    assert "Zürich 2 0 0" in words("members", "liver") and "clinic 0 0" in words("members", "liver")
+    lines = [json.loads(line) for line in run("audit", "liver").splitlines()]
+    detail = {line["subject"]: line["detail"] for line in lines if line["action"] == "revoked"}
+    assert detail["clinic"]["listed"] == key_text(members["clinic"]) != detail["clinic"]["key"]
+    assert detail["Zürich 2"]["listed"] == ""
     assert "now lists no members" in words("update", "liver", "--federation", "federation.toml")
     Federation(AGREED.space, **GIVEN | {"seed": 5}).save(place / "other.toml")
     words("update", "liver", "--federation", "other.toml", code=1)
@@ -165,7 +173,7 @@ def test_backup_and_restore(hub: str, place: Path) -> None:
     run("revoke", "liver", "Zürich 2")
     text = words("restore", "hub.backup", "--db", "sqlite:///other.db", "--old", hub)
     assert "'liver': members Zürich 2, clinic; 4 messages." in text
-    assert "liver command line revoked Zürich 2" in text
+    assert "revoked Zürich 2" in text
     other = ("--db", "sqlite:///other.db")
     assert "revoked" not in words("members", "liver", *other)
     assert "suspended" in words("members", "liver", *other)
@@ -177,6 +185,42 @@ def test_backup_and_restore(hub: str, place: Path) -> None:
     run("admit", "liver", "nobody", *other, code=1)
     run("restore", "hub.backup", code=1)
     run("restore", "missing", "--db", "sqlite:///third.db", code=1)
+
+
+def test_a_federation_is_deleted(hub: str) -> None:
+    create("other")
+    assert "add --yes" in words("delete", "liver", code=1)
+    run("delete", "lever", "--yes", code=1)
+    assert "'liver' is deleted" in words("delete", "liver", "--yes")
+    assert "liver" not in words("members")
+    engine = store.open_database(hub)
+    rows = all_rows(engine)
+    engine.dispose()
+    filled = {name for name, found in rows.items() if found}
+    assert filled == {"hub", "federation", "invitation", "audit"}
+    assert [row[1] for row in rows["federation"]] == ["other"]
+    last = json.loads(run("audit", "liver").splitlines()[-1])
+    assert last["action"] == "deleted" and last["actor"].startswith("command line/")
+
+
+def test_the_audit_log_is_pruned(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run("audit").splitlines()
+    assert "0 lines" in words("prune", "--older-than", "90d")
+    assert run("audit").splitlines() == before
+    for wrong in ("90", "d", "-1d", "1y"):
+        run("prune", f"--older-than={wrong}", code=2)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 91 * 86400)
+    run("invite", "liver")
+    assert f"{len(before)} lines" in words("prune", "--older-than", "90d")
+    kept, summary = [json.loads(line) for line in run("audit").splitlines()]
+    assert (kept["action"], summary["action"]) == ("invited", "pruned")
+    assert summary["actor"] == f"command line/{getpass.getuser()}"
+    assert summary["detail"]["lines"] == len(before)
+    monkeypatch.setattr(time, "time", lambda: now + 300 * 86400)
+    assert "1 line of" in words("prune", "--older-than", "90d")
+    actions = [json.loads(line)["action"] for line in run("audit").splitlines()]
+    assert actions == ["pruned", "pruned"]
 
 
 def test_private_releases(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

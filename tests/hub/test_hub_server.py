@@ -98,7 +98,7 @@ def test_it_serves_with_tls(tmp_path: Path) -> None:
         with hub.client(token, verify=trusted) as client:
             assert client.get(HERE).is_success
             answer = client.post("/v1/session", json={"token": token})
-            assert answer.headers["set-cookie"].startswith("__Host-fedbo-token=")
+            assert answer.headers["set-cookie"].startswith("__Host-fedbo-session=")
             assert answer.headers["strict-transport-security"] == "max-age=86400"
         unknown = ssl.create_default_context()
         with hub.client(verify=unknown) as client, pytest.raises(httpx2.ConnectError):

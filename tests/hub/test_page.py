@@ -104,7 +104,7 @@ def test_the_cookie_needs_tls_where_there_is_tls(tmp_path: Any) -> None:
             "POST", "/v1/session", json={"token": world.enrol(world.federation(), "a")}
         )
         assert "Secure" in answer.headers["Set-Cookie"]
-        assert answer.headers["Set-Cookie"].startswith("__Host-fedbo-token=")
+        assert answer.headers["Set-Cookie"].startswith("__Host-fedbo-session=")
 
 
 @pytest.mark.parametrize("token", ["", "x", "fedbo-m-" + "A" * 43])
@@ -119,6 +119,45 @@ def test_a_form_of_another_site_cannot_log_in(world: World) -> None:
     headers = {"Content-Type": "text/plain"}
     answer = world.ask("POST", "/v1/session", content=body, headers=headers)
     assert answer.status_code == 422 and "Set-Cookie" not in answer.headers
+
+
+def test_a_session_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has kept its cookie has nothing."""
+    secret = world.federation()
+
+    def cookie(token: str) -> dict[str, str]:
+        world.client.cookies.clear()
+        answer = world.ask("POST", "/v1/session", json={"token": token})
+        assert token not in answer.headers["Set-Cookie"]
+        return {"cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+
+    def is_over(kept: dict[str, str]) -> bool:
+        world.client.cookies.clear()
+        return world.ask("GET", OVERVIEW, headers=kept).status_code == 401
+
+    token = world.enrol(secret, "a")
+    first, second = cookie(token), cookie(token)
+    assert first != second and not is_over(first)
+    assert world.ask("DELETE", "/v1/session", headers=first).status_code == 204
+    assert is_over(first) and not is_over(second)
+    token = world.ask("POST", HERE + "/member/token", token).json()["token"]
+    assert is_over(second)
+    third = cookie(token)
+    later = time.time() + store.VALID + 1
+    monkeypatch.setattr("fedbo.hub.store.sessions.time.time", lambda: later)
+    assert is_over(third)
+    monkeypatch.undo()
+    assert not is_over(third)
+    many = [cookie(token) for _ in range(8)]
+    assert is_over(third) and not any(map(is_over, many))
+    with store.begin(world.engine) as connection:
+        store.revoke(connection, "liver", "a", actor=ACTOR)
+    assert all(map(is_over, many))
+    assert world.rows()["session"] == []
+    left = world.enrol(secret, "b")
+    kept = cookie(left)
+    assert world.ask("DELETE", HERE + "/member", left).status_code == 204
+    assert is_over(kept)
 
 
 # Files

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -246,7 +247,7 @@ def test_whoever_has_seen_a_cursor_has_seen_all_below(database_url: str) -> None
 @pytest.mark.parametrize(
     "name",
     ["", "a/b", " a", "a ", "x" * 49, "\x1b[2J", "e\u0301", "\u3164", ".", "..",
-     "command line", "\u0301"],
+     "release schedule", "\u0301"],
 )  # fmt: skip
 def test_names_that_nobody_can_have(name: str) -> None:
     with refused("wrong-name"):
@@ -316,6 +317,21 @@ def test_the_audit_log_is_append_only(engine: Engine, change: str) -> None:
     before = all_rows(engine)["audit"]
     with pytest.raises(DBAPIError), begin(engine) as connection:
         connection.execute(text(change))
+    assert all_rows(engine)["audit"] == before
+
+
+def test_only_lines_that_a_summary_names_can_be_deleted(engine: Engine) -> None:
+    fill(engine)
+    with begin(engine) as connection:
+        count = store.prune(connection, time.time() + 1, actor=ACTOR)
+        assert count > 5
+        store.record(connection, "joined", actor="a", federation="liver")
+    (summary, _) = before = all_rows(engine)["audit"]
+    assert summary[3:6] == (ACTOR, "pruned", str(count))
+    for change in ("DELETE FROM audit WHERE action = 'pruned'", "DELETE FROM audit",
+                   "UPDATE audit SET subject = '99'"):  # fmt: skip
+        with pytest.raises(DBAPIError), begin(engine) as connection:
+            connection.execute(text(change))
     assert all_rows(engine)["audit"] == before
 
 

@@ -1,10 +1,12 @@
-"""``fedbo hub``: create federations, invite members, list and revoke them."""
+"""``fedbo hub``: create federations, invite members, list and revoke them; the audit log."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +16,8 @@ import typer
 
 from fedbo.cli import checks, screen
 from fedbo.federation.federation import Federation
-from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.names import command_line
 from fedbo.hub.settings import INVITED_DAYS
-from fedbo.message.signed import key_text
 from fedbo.outside import without_password
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ def create(
     with transaction(db, config, must_exist=False) as (connection, settings):
         from fedbo.hub import store
 
-        store.create_federation(connection, name, agreed, actor=COMMAND_LINE)
-        invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
+        store.create_federation(connection, name, agreed, actor=command_line())
+        invited = store.invite(connection, name, uses=uses, days=days, actor=command_line())
     where = without_password(settings.db)
     screen.say(f"The federation {name!r} ({agreed.fingerprint}) was created in {where}.", err=True)
     _show(invited, settings)
@@ -115,26 +116,25 @@ def create(
 def update(name: Name, federation: _File, db: Db = None, config: Config = None) -> None:
     """Replace the list of members in the file of a federation; all else must be the same.
 
-    Members that the new list does not have are revoked.
+    Members that the new list does not have, or has with another key, are revoked.
     """
     agreed = Federation.load(federation)
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        gone = store.update_federation(connection, name, agreed, actor=COMMAND_LINE)
-        rows = store.members(connection, name).rows
+        revoked = store.update_federation(connection, name, agreed, actor=command_line())
     listed = screen.count(len(agreed.members), "member") if agreed.members else "no members"
     screen.say(f"The federation file of {name!r} now lists {listed}.")
-    for member in gone:
-        screen.say(f"• The member {member!r} is not listed, and was revoked.", "yellow")
-    keys = {(member, key_text(key)) for member, key in agreed.members.items()}
-    for row in rows:
-        if keys and not row.is_revoked and (row.name, row.key) not in keys:
-            screen.say(
-                f"• The member {row.name!r} is not listed with its key, and peers refuse its "
-                f"messages; to revoke it: fedbo hub revoke {name} {shlex.quote(row.name)}",
-                "yellow",
-            )
+    for member in revoked:
+        if not member.listed:
+            screen.say(f"• The member {member.name!r} is not listed, and was revoked.", "yellow")
+            continue
+        screen.say(
+            f"• The member {member.name!r} was revoked: its key is {member.key or 'none'}, and "
+            f"{member.listed} is listed. To let it join with that key: fedbo hub remove {name} "
+            f"{shlex.quote(member.name)}, and fedbo hub invite {name}",
+            "yellow",
+        )
 
 
 def invite(
@@ -144,7 +144,7 @@ def invite(
     with transaction(db, config) as (connection, settings):
         from fedbo.hub import store
 
-        invited = store.invite(connection, name, uses=uses, days=days, actor=COMMAND_LINE)
+        invited = store.invite(connection, name, uses=uses, days=days, actor=command_line())
     _show(invited, settings)
 
 
@@ -164,7 +164,7 @@ def invitations(
         from fedbo.hub import store
 
         if cancel is not None:
-            store.drop_invitation(connection, name, cancel, actor=COMMAND_LINE)
+            store.drop_invitation(connection, name, cancel, actor=command_line())
         rows = store.invitations(connection, name)
     if cancel is not None:
         screen.say(f"Invitation {cancel} to {name!r} is cancelled: nobody else can join with it.")
@@ -212,7 +212,7 @@ def revoke(name: Name, member: _Member, db: Db = None, config: Config = None) ->
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        store.revoke(connection, name, member, actor=COMMAND_LINE)
+        store.revoke(connection, name, member, actor=command_line())
         _warn_of_open(connection, name)
     screen.say(
         f"{member!r} of {name!r} is revoked: its token is no longer valid, and its messages "
@@ -229,12 +229,32 @@ def remove(name: Name, member: _Member, db: Db = None, config: Config = None) ->
     with transaction(db, config) as (connection, _):
         from fedbo.hub import store
 
-        store.remove(connection, name, member, actor=COMMAND_LINE)
+        store.remove(connection, name, member, actor=command_line())
         _warn_of_open(connection, name)
     screen.say(
         f"{member!r} is no longer a member of {name!r}: its token is no longer valid, its "
         "messages are deleted, and its name is free. The audit log still says what it did."
     )
+
+
+def delete(name: Name, yes: checks.Yes = False, db: Db = None, config: Config = None) -> None:
+    """Delete a federation: its members, their messages, invitations and releases.
+
+    The audit log keeps what happened.
+    """
+    with transaction(db, config) as (connection, _):
+        from fedbo.hub import store
+
+        store.find_federation(connection, name)
+        (row,) = store.federations(connection, name)
+    checks.sure(
+        f"Delete {name!r} with {screen.count(row.members, 'member')} and "
+        f"{screen.count(row.messages, 'message')}? This cannot be undone.",
+        yes,
+    )
+    with transaction(db, config) as (connection, _):
+        store.delete_federation(connection, name, actor=command_line())
+    screen.say(f"{name!r} is deleted, and the tokens of its members are no longer valid.")
 
 
 def admit(
@@ -273,7 +293,7 @@ def admit(
         screen.table(("suspended", "messages", "seen", "key"), cells)
         checks.sure(f"Let {screen.count(len(chosen), 'member')} take part in {name!r} again?", yes)
     with transaction(db, config) as (connection, _):
-        lost = store.admit(connection, name, chosen, releases, actor=COMMAND_LINE)
+        lost = store.admit(connection, name, chosen, releases, actor=command_line())
     screen.say(f"{screen.count(len(chosen), 'member')} of {name!r} can take part again.")
     if releases is not None:
         screen.say(
@@ -293,11 +313,30 @@ def audit(
     with database(settings_of(db, config).db) as engine:
         from fedbo.hub import store
 
-        if name is not None:
+        is_known = name is None  # a federation that was deleted has lines, too
+        for line in store.audit_lines(engine, name):
+            is_known = True
+            typer.echo(line, nl=False)
+        if name is not None and not is_known:
             with engine.connect() as connection:
                 store.find_federation(connection, name)
-        for line in store.audit_lines(engine, name):
-            typer.echo(line, nl=False)
+
+
+def prune(
+    older_than: Annotated[str, typer.Option(metavar="DAYSd", help="For example 90d: 90 days.")],
+    db: Db = None,
+    config: Config = None,
+) -> None:
+    """Delete old lines of the audit log. One stays, which says how many, and who did it."""
+    found = re.fullmatch(r"([0-9]{1,5})d", older_than)
+    if found is None:
+        raise checks.refused(f"{older_than} is not a number of days such as 90d", "--older-than")
+    with transaction(db, config) as (connection, _):
+        from fedbo.hub import store
+
+        before = time.time() - int(found[1]) * 86400
+        count = store.prune(connection, before, actor=command_line())
+    screen.say(f"{screen.count(count, 'line')} of the audit log are deleted.")
 
 
 def _show(invited: NewInvitation, settings: Settings) -> None:

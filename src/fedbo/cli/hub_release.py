@@ -9,7 +9,7 @@ import typer
 from fedbo.cli import checks, screen
 from fedbo.cli.hub_manage import Config, Db, Name, transaction
 from fedbo.cli.release import confirm
-from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.names import command_line
 
 if TYPE_CHECKING:
     from fedbo.hub.records import ReleaseLedger
@@ -47,7 +47,7 @@ def release(
         from fedbo.hub.service import release_keys
 
         keys = release_keys(settings)
-        made = store.make_release(connection, name, actor=COMMAND_LINE, number=number, keys=keys)
+        made = store.make_release(connection, name, actor=command_line(), number=number, keys=keys)
         if not is_possible:  # nothing was shown, and this transaction ends without a release
             checks.end("Contributions have just arrived: run the command again.")
         ledger = store.ledger(connection, name)

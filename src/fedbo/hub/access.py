@@ -1,4 +1,4 @@
-"""Who makes a request: a member, by its token, which the page keeps in a cookie.
+"""Who makes a request: a member, by its token, or by the session that its browser has begun.
 
 Endpoints for members have an argument of the type `AnyMember`. What a request changes is checked
 again in its own transaction, because the token may have been revoked since. The page shows and
@@ -23,11 +23,10 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
 
-COOKIE = "fedbo-token"
+COOKIE = "fedbo-session"
 #: Its name if it came through HTTPS: browsers let only this hub itself set it.
 SECURE_COOKIE = "__Host-" + COOKIE
 _READING = ("GET", "HEAD")
-_HOURS = 12  # that a browser keeps the cookie
 #: The largest body of a request in JSON.
 JSON_BYTES = 64 * 1024
 
@@ -61,21 +60,26 @@ def possible_caller(request: Request, service: Running) -> Caller | None:
     if (header := request.headers.get("authorization")) is not None:
         scheme, _, token = header.partition(" ")
         return caller_of(request, service, token.strip() if scheme.lower() == "bearer" else "")
-    kept = request.cookies.get(cookie_name(request))
+    kept = session_of(request)
     if kept is None or request.method not in _READING:
         return None
-    return caller_of(request, service, kept)
+    with service.reading() as connection:
+        return _counted(request, service, store.by_session(connection, kept))
 
 
 def caller_of(request: Request, service: Service, token: str) -> Caller:
     """Return whose token this is; `Refused` if it is nobody's."""
     with service.reading() as connection:
-        caller = store.by_token(connection, token)
+        return _counted(request, service, store.by_token(connection, token))
+
+
+def _counted(request: Request, service: Service, caller: Caller | None) -> Caller:
+    """Return a caller, whose requests are counted; `Refused` if there is none."""
     if caller is None:
         raise Refused(
             "wrong-token",
-            "the token is unknown or was revoked, expected one as fedbo join keeps it: ask the "
-            "operator for a new invitation",
+            "the token is unknown or was revoked, or the session is over: expected a token as "
+            "fedbo join keeps it; log in again, or ask the operator for an invitation",
         )
     request.scope["fedbo"].caller = caller
     service.count_request(caller.id)
@@ -121,22 +125,26 @@ def _member(
 AnyMember = Annotated[Caller, Depends(_member)]
 
 
-def cookie_name(request: Request) -> str:
-    """Return the name of the cookie of this request."""
-    return SECURE_COOKIE if _is_https(request) else COOKIE
+def session_of(request: Request) -> str | None:
+    """Return the session that the browser has kept."""
+    return request.cookies.get(_cookie_name(request))
 
 
-def set_cookie(request: Request, response: Response, token: str) -> None:
-    """Let the browser keep a token where no script can read it; an empty one takes it away."""
+def set_cookie(request: Request, response: Response, session: str) -> None:
+    """Let the browser keep a session where no script can read it; an empty one takes it away."""
     response.set_cookie(
-        cookie_name(request),
-        token,
-        max_age=3600 * _HOURS if token else 0,
+        _cookie_name(request),
+        session,
+        max_age=store.VALID if session else 0,
         path="/",
         secure=_is_https(request),
         httponly=True,
         samesite="strict",
     )
+
+
+def _cookie_name(request: Request) -> str:
+    return SECURE_COOKIE if _is_https(request) else COOKIE
 
 
 def _is_https(request: Request) -> bool:

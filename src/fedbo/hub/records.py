@@ -75,6 +75,14 @@ class Members(Record):
     rows: list[Member]
 
 
+class Unlisted(Record):
+    """A member that was revoked, because a new list does not have it with its key."""
+
+    name: str
+    key: str = Field(description="The key that it had; empty: none.")
+    listed: str = Field(description="The key that the list has under its name; empty: none.")
+
+
 class AuditLine(Record):
     """A line of the audit log."""
 

@@ -15,7 +15,7 @@ import uvicorn
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
-from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.names import command_line
 from fedbo.hub.settings import Settings
 from fedbo_paper.demo.demo import Demo
 
@@ -37,9 +37,9 @@ def serving(demo: Demo, folder: Path) -> Iterator[Hub]:
     with store.begin(engine) as connection:
         for repeat in range(demo.repeats):
             name = f"repeat-{repeat + 1:02}"
-            store.create_federation(connection, name, demo.federation(repeat), actor=COMMAND_LINE)
+            store.create_federation(connection, name, demo.federation(repeat), actor=command_line())
             uses = demo.agents + 1  # the agents, and whoever looks at the page
-            invited = store.invite(connection, name, uses=uses, actor=COMMAND_LINE)
+            invited = store.invite(connection, name, uses=uses, actor=command_line())
             invitations.append(invited.invitation)
         secret = Invitation.parse(invitations[0]).secret
         token = store.enrol(connection, secret, "onlooker").token

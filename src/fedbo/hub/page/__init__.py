@@ -22,6 +22,7 @@ from fedbo.hub.access import (
     Running,
     caller_of,
     possible_caller,
+    session_of,
     set_cookie,
 )
 from fedbo.hub.problems import Refused
@@ -71,15 +72,16 @@ class Who(BaseModel):
 
 @router.post("/v1/session", tags=["page"])
 def log_in(request: Request, response: Response, service: Running, body: LogIn) -> Who:
-    """Log in at the page: the answer sets a cookie, from which no script can read the token."""
+    """Log in at the page: the answer sets a cookie with a session of 12 hours, and no token."""
     caller = caller_of(request, service, body.token)
-    set_cookie(request, response, body.token)
+    with service.writing() as connection:
+        set_cookie(request, response, store.log_in(connection, caller))
     return Who(member=caller.name, federation=caller.federation_name)
 
 
 @router.get("/v1/session", tags=["page"])
 def who_is_logged_in(request: Request, service: Running) -> Who:
-    """Tell whose token or cookie this is."""
+    """Tell whose token or session this is."""
     try:
         caller = possible_caller(request, service)
     except Refused as refused:
@@ -92,8 +94,11 @@ def who_is_logged_in(request: Request, service: Running) -> Who:
 
 
 @router.delete("/v1/session", tags=["page"], status_code=204)
-def log_out(request: Request, response: Response) -> None:
-    """Log out: the browser forgets the cookie."""
+def log_out(request: Request, response: Response, service: Running) -> None:
+    """Log out: the session is over, and the browser forgets it."""
+    if (session := session_of(request)) is not None:
+        with service.writing() as connection:
+            store.log_out(connection, session)
     set_cookie(request, response, "")
 
 

@@ -8,11 +8,13 @@ on with other work.
 
 from fedbo.hub.store.audit import audit_lines as audit_lines
 from fedbo.hub.store.audit import latest_lines as latest_lines
+from fedbo.hub.store.audit import prune as prune
 from fedbo.hub.store.database import HubError as HubError
 from fedbo.hub.store.database import check_version as check_version
 from fedbo.hub.store.database import open_database as open_database
 from fedbo.hub.store.database import unusable as unusable
 from fedbo.hub.store.federations import create_federation as create_federation
+from fedbo.hub.store.federations import delete_federation as delete_federation
 from fedbo.hub.store.federations import drop_invitation as drop_invitation
 from fedbo.hub.store.federations import federations as federations
 from fedbo.hub.store.federations import invitations as invitations
@@ -38,6 +40,10 @@ from fedbo.hub.store.releases import due_releases as due_releases
 from fedbo.hub.store.releases import ledger as ledger
 from fedbo.hub.store.releases import make_due_release as make_due_release
 from fedbo.hub.store.releases import make_release as make_release
+from fedbo.hub.store.sessions import VALID as VALID
+from fedbo.hub.store.sessions import by_session as by_session
+from fedbo.hub.store.sessions import log_in as log_in
+from fedbo.hub.store.sessions import log_out as log_out
 from fedbo.hub.store.transaction import Caller as Caller
 from fedbo.hub.store.transaction import FederationRow as FederationRow
 from fedbo.hub.store.transaction import begin as begin

@@ -1,4 +1,8 @@
-"""The audit log: one line for every change. The database refuses to change or delete lines."""
+"""The audit log: one line for every change.
+
+The database refuses to change a line, and to delete one unless another line, which stays, says that
+all up to it are deleted: `prune` writes it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from sqlalchemy import (
     Engine,
     FromClause,
     Row,
+    delete,
     func,
     or_,
     select,
@@ -20,6 +25,7 @@ from sqlalchemy import (
 
 from fedbo.hub.records import AuditLine
 from fedbo.hub.store.schema import audit, member
+from fedbo.hub.store.transaction import record
 
 _PAGE = 1000  # lines that are read at once
 LOOKED_AT = 5000  # lines, to find the latest ones of a member
@@ -67,6 +73,19 @@ def latest_lines(
     own = select(recent).where(_concerns(recent, name)).limit(most)
     own = own.order_by(recent.c.time.desc(), recent.c.id.desc())
     return [_line(row) for row in connection.execute(own)]
+
+
+def prune(connection: Connection, before: float, *, actor: str) -> int:
+    """Delete lines from before a time, and leave one that says so; return how many there were."""
+    old = select(func.max(audit.c.id)).where(audit.c.time < before)
+    last = connection.scalar(old) or 0
+    wanted = (audit.c.id <= last) & (audit.c.action != "pruned")
+    count = connection.scalar(select(func.count()).select_from(audit).where(wanted)) or 0
+    if count:
+        detail = {"lines": count, "before": datetime.fromtimestamp(before, UTC).isoformat()}
+        record(connection, "pruned", actor=actor, subject=str(last), detail=detail)
+        connection.execute(delete(audit).where(wanted))
+    return count
 
 
 def as_json(line: AuditLine) -> str:

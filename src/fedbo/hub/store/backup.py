@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, 
 from sqlalchemy.exc import DBAPIError
 
 from fedbo import files
-from fedbo.hub.names import COMMAND_LINE
+from fedbo.hub.names import command_line
 from fedbo.hub.store import schema
 from fedbo.hub.store.database import (
     BACKUP,
@@ -104,9 +104,10 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
                 private = update(schema.federation).where(schema.federation.c.is_private)
                 target.execute(private.values(is_restored=True))
                 target.execute(update(schema.member).values(is_suspended=True))
-                target.execute(delete(schema.invitation))
+                for table in (schema.invitation, schema.session):
+                    target.execute(delete(table))
                 _number(target)
-                record(target, "restored", actor=COMMAND_LINE, detail={"rows": rows})
+                record(target, "restored", actor=command_line(), detail={"rows": rows})
         except DBAPIError as error:
             raise unusable(engine, error) from None
         finally:

@@ -15,7 +15,15 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.records import FederationInfo, NewInvitation, OpenInvitation
 from fedbo.hub.settings import INVITED_DAYS
 from fedbo.hub.store.credentials import new_secret
-from fedbo.hub.store.schema import federation, hub, invitation, member, message
+from fedbo.hub.store.schema import (
+    federation,
+    hub,
+    invitation,
+    member,
+    message,
+    release,
+    session,
+)
 from fedbo.hub.store.transaction import (
     FederationRow,
     find_federation,
@@ -58,6 +66,17 @@ def create_federation(connection: Connection, name: str, agreed: Federation, *, 
     connection.execute(insert(federation).values(row))
     detail = {"fingerprint": str(agreed.fingerprint)}
     record(connection, "created", actor=actor, federation=name, detail=detail)
+
+
+def delete_federation(connection: Connection, name: str, *, actor: str) -> None:
+    """Delete a federation and all that the hub has of it, but not its lines in the audit log."""
+    row = lock_federation(connection, name)
+    members = select(member.c.id).where(member.c.federation == row.id)
+    connection.execute(delete(session).where(session.c.member.in_(members)))
+    for table in (message, member, invitation, release):
+        connection.execute(delete(table).where(table.c.federation == row.id))
+    connection.execute(delete(federation).where(federation.c.id == row.id))
+    record(connection, "deleted", actor=actor, federation=name)
 
 
 def federations(connection: Connection, name: str | None = None) -> list[FederationInfo]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -23,11 +23,11 @@ from fedbo.exchange.hub.proof import hashed
 from fedbo.federation.federation import Federation
 from fedbo.hub.names import check_member
 from fedbo.hub.problems import Refused
-from fedbo.hub.records import Enrolled, Member, Members
+from fedbo.hub.records import Enrolled, Member, Members, Unlisted
 from fedbo.hub.store.credentials import new_token
 from fedbo.hub.store.federations import open_invitation
 from fedbo.hub.store.releases import record_lost
-from fedbo.hub.store.schema import federation, invitation, member, message
+from fedbo.hub.store.schema import federation, invitation, member, message, session
 from fedbo.hub.store.transaction import (
     Caller,
     FederationRow,
@@ -69,7 +69,7 @@ def enrol(connection: Connection, secret: str, name: str, key: bytes | None = No
     connection.execute(insert(member).values(**values, token=hashed(token), is_suspended=False))
     used = update(invitation).where(invitation.c.id == number)
     connection.execute(used.values(uses=invitation.c.uses - 1))
-    detail = {"invitation": number, "key": key_text(key) if key else ""}
+    detail = {"invitation": number, "key": _shown(key)}
     record(connection, "joined", actor=name, federation=row.name, subject=name, detail=detail)
     return Enrolled(federation=row.name, member=name, token=token, file=row.file)
 
@@ -95,7 +95,7 @@ def members(
         matching=matching or 0,
         rows=[
             Member(
-                **dict(each) | {"key": key_text(each["key"]) if each["key"] else ""},
+                **dict(each) | {"key": _shown(each["key"])},
                 **sums.get(each["id"], {}),
             )
             for each in rows
@@ -109,6 +109,7 @@ def rotate(connection: Connection, caller: Caller) -> str:
     token = new_token()
     change = update(member).where(member.c.id == caller.id)
     connection.execute(change.values(token=hashed(token)))
+    connection.execute(delete(session).where(session.c.member == caller.id))
     record(connection, "rotated", actor=caller.name, federation=row.name, subject=caller.name)
     return token
 
@@ -121,7 +122,7 @@ def rekey(connection: Connection, caller: Caller, key: bytes | None) -> None:
     _check_key(connection, row, caller.name, key)
     connection.execute(update(member).where(member.c.id == caller.id).values(key=key))
     _take_back(connection, row, caller.id)
-    detail = {"key": key_text(key) if key else ""}
+    detail = {"key": _shown(key)}
     whose = {"actor": caller.name, "subject": caller.name}
     record(connection, "rekeyed", federation=row.name, detail=detail, **whose)
 
@@ -146,7 +147,14 @@ def remove(connection: Connection, federation: str, name: str, *, actor: str) ->
     record(connection, "removed", actor=actor, federation=row.name, subject=name)
 
 
-def revoke(connection: Connection, federation: str, name: str, *, actor: str) -> None:
+def revoke(
+    connection: Connection,
+    federation: str,
+    name: str,
+    *,
+    actor: str,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
     """Revoke a member's token and delete what the hub has of it. Its name stays taken."""
     row = lock_federation(connection, federation)
     own = find_member(connection, row, name)
@@ -154,15 +162,15 @@ def revoke(connection: Connection, federation: str, name: str, *, actor: str) ->
         return
     _clear(connection, row, own.id)
     connection.execute(update(member).where(member.c.id == own.id).values(token=None))
-    record(connection, "revoked", actor=actor, federation=row.name, subject=name)
+    record(connection, "revoked", actor=actor, federation=row.name, subject=name, detail=detail)
 
 
 def update_federation(
     connection: Connection, name: str, agreed: Federation, *, actor: str
-) -> list[str]:
+) -> list[Unlisted]:
     """Replace the file of a federation by one with another list of members.
 
-    Members that a list does not have are revoked; their names are returned.
+    Members that a list does not have, or has with another key, are revoked and returned.
     """
     row = lock_federation(connection, name)
     if fault := row.agreed.fingerprint.mismatch(agreed.fingerprint):
@@ -176,12 +184,18 @@ def update_federation(
         connection.execute(change.values(file=file))
         detail = {"members": len(agreed.members)}
         record(connection, "updated", actor=actor, federation=name, detail=detail)
+    if not agreed.members:
+        return []
     own = member.c.federation == row.id, member.c.token.is_not(None)
-    names = connection.scalars(select(member.c.name).where(*own).order_by(member.c.name))
-    gone = [each for each in names if agreed.members and each not in agreed.members]
-    for each in gone:
-        revoke(connection, name, each, actor=actor)
-    return gone
+    query = select(member.c.name, member.c.key).where(*own).order_by(member.c.name)
+    unlisted = []
+    for each in connection.execute(query).all():
+        listed = agreed.members.get(each.name)
+        if listed is None or listed != each.key:
+            keys = {"key": _shown(each.key), "listed": _shown(listed)}
+            revoke(connection, name, each.name, actor=actor, detail=keys)
+            unlisted.append(Unlisted(name=each.name, **keys))
+    return unlisted
 
 
 def admit(
@@ -232,6 +246,11 @@ def _locked(connection: Connection, caller: Caller) -> FederationRow:
     row = lock_federation(connection, caller.federation)
     check_still(connection, caller)
     return row
+
+
+def _shown(key: bytes | None) -> str:
+    """Return a public key as people see it; empty if there is none."""
+    return key_text(bytes(key)) if key else ""
 
 
 def _sums(connection: Connection, ids: list[int]) -> dict[int, dict[str, Any]]:
@@ -301,6 +320,7 @@ def _clear(connection: Connection, row: FederationRow, member_id: int) -> None:
     _take_back(connection, row, member_id)
     traces = update(message).where(message.c.member == member_id)
     connection.execute(traces.values(member=None, changed=time.time()))
+    connection.execute(delete(session).where(session.c.member == member_id))
 
 
 def _take_back(connection: Connection, row: FederationRow, member_id: int) -> None:

@@ -59,6 +59,7 @@ federation = Table(
     Column("created", _Time, nullable=False),
     Column("is_private", Boolean, nullable=False),  # its file has a privacy plan
     Column("is_restored", Boolean, nullable=False),  # releases may be missing: none is made
+    sqlite_autoincrement=True,
 )
 
 invitation = Table(
@@ -86,6 +87,16 @@ member = Table(
     Column("is_suspended", Boolean, nullable=False),  # it was restored, and not admitted since
     UniqueConstraint("federation", "name"),
     UniqueConstraint("federation", "key"),
+    sqlite_autoincrement=True,
+)
+
+session = Table(
+    "session",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("member", ForeignKey("member.id"), nullable=False, index=True),
+    Column("secret", LargeBinary, nullable=False, unique=True),  # its hash
+    Column("expires", _Time, nullable=False),
     sqlite_autoincrement=True,
 )
 
@@ -134,13 +145,20 @@ audit = Table(
     Column("detail", Text, nullable=False),
     Index("audit_time", "federation", "time"),
 )
+_is_pruned = audit.c.action == "pruned"
+Index("audit_pruned", audit.c.id, sqlite_where=_is_pruned, postgresql_where=_is_pruned)
 
 _APPEND_ONLY = "the audit log is append-only"
+#: A line can only be deleted if another one, which stays, says that all lines up to it are.
+_STAYS = (
+    "OLD.action = 'pruned' OR OLD.id > COALESCE("
+    "(SELECT MAX(CAST(subject AS BIGINT)) FROM audit WHERE action = 'pruned'), 0)"
+)
 _TRIGGERS = {
     "sqlite": (
         "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit "
         f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
-        "CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit "
+        f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit WHEN {_STAYS} "
         f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
         # INSERT OR REPLACE deletes a row without the trigger above
         "CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit "
@@ -149,7 +167,8 @@ _TRIGGERS = {
     ),
     "postgresql": (
         "CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
+        f"$$ BEGIN IF TG_OP = 'DELETE' THEN IF NOT ({_STAYS}) THEN RETURN OLD; END IF; END IF; "
+        f"RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
         "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit "
         "FOR EACH ROW EXECUTE FUNCTION audit_append_only()",
         "CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit "

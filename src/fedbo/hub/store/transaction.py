@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine, event, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, event, insert, select, update
 
 from fedbo.federation.federation import Federation
 from fedbo.hub.problems import Refused
@@ -86,7 +86,13 @@ _MEMBER = select(
 def by_token(connection: Connection, token: str) -> Caller | None:
     """Return whose token this is; None if it is nobody's."""
     digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-    row = connection.execute(_MEMBER.where(member.c.token == digest)).mappings().first()
+    return find_caller(connection, member.c.token == digest)
+
+
+def find_caller(connection: Connection, is_it: ColumnElement[bool]) -> Caller | None:
+    """Return the member of which something is true, unless it is revoked."""
+    query = _MEMBER.where(is_it, member.c.token.is_not(None))
+    row = connection.execute(query).mappings().first()
     return None if row is None else Caller(**dict(row) | {"key": bytes(row["key"] or b"")})
 
 
@@ -166,7 +172,8 @@ def record(
 
     Args:
         action: What was done: created, updated, invited, cancelled, joined, published, withdrew,
-            left, revoked, removed, rotated, rekeyed, restored, released, admitted.
+            left, revoked, removed, rotated, rekeyed, restored, released, admitted,
+            deleted, pruned.
         actor: Who did it: a member's name, or one of `fedbo.hub.names`.
         federation: The name of the federation; empty if it concerns the whole hub.
         subject: What it was done to, such as a member or a sender.
