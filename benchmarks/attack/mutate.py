@@ -41,6 +41,7 @@ import numpy as np
 import rich
 
 import fedbo
+from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, Keyring
 from fedbo.message import Heard, Kind, Release, Withdrawal
 from fedbo.privacy import Plan, release
@@ -177,6 +178,7 @@ def target(kind: str, is_signed: bool) -> tuple[list[bytes], Accept]:
 
     def accept(data: bytes) -> bytes:
         content = federation.read(data)
+        Shared.of(federation).check(content)
         if is_signed:
             keyring.check(federation, [content])
         if isinstance(content, Release) or (plan is None and isinstance(content, fedbo.Message)):
