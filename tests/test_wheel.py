@@ -59,7 +59,7 @@ def test_the_files_are_those_that_users_need(built: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     metadata = f"fedbo-{fedbo.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {"fedbo", "fedbo_paper", metadata}
-    assert {"fedbo/py.typed", f"{metadata}/licenses/LICENSE"} <= names
+    assert {"fedbo/py.typed", "fedbo/testing/policies.py", f"{metadata}/licenses/LICENSE"} <= names
     with tarfile.open(source) as archive:
         sources = {name.partition("/")[2] for name in archive.getnames()}
     assert {"LICENSE", "CHANGELOG.md", "src/fedbo/py.typed", "tests/test_wheel.py"} <= sources

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from contracts.parties import PLANE
 
 from fedbo import RGPE, Agent, Federation, FileRefused, files
 from fedbo.message import Kind
+from fedbo.testing.parties import PLANE
 
 TITLE = "fedbo agent 1"
 ESCAPE = "\x1b]0;x\x07\x1b[2Jevil"

@@ -3,4 +3,4 @@
 import pytest
 
 # so that a failed assert shows its values
-pytest.register_assert_rewrite("contracts.exchange", "contracts.policy")
+pytest.register_assert_rewrite("contracts.exchange")

@@ -40,13 +40,13 @@ import pytest
 from msgspec.structs import replace
 
 import fedbo
-from contracts.parties import LISTED, MIXED, PLANE
 from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, is_installed
 from fedbo.message import Kind
 from fedbo.model.summary import quantise
+from fedbo.testing.parties import LISTED, MIXED, PLANE
 
 #: The federations that messages were made for, by fingerprint.
 KNOWN: dict[bytes, Federation] = {}

@@ -12,7 +12,6 @@ from typing import get_args
 
 import pytest
 from contracts.exchange import OTHERS, OURS, child, ended, message, new_keys, together, unwarned
-from contracts.parties import PLANE
 
 from fedbo import Federation
 from fedbo.exchange import (
@@ -25,6 +24,7 @@ from fedbo.exchange import (
 )
 from fedbo.exchange.ledger import NotOurs
 from fedbo.message import Kind
+from fedbo.testing.parties import PLANE
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from contracts.exchange import OTHERS, OURS, child, ended, message, new_keys
 from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
-from contracts.parties import PLANE
 
 from fedbo import Federation, Message
 from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger
@@ -30,6 +29,7 @@ from fedbo.exchange.hub.wire import Handed, News
 from fedbo.federation import Plan
 from fedbo.federation.shared import Shared
 from fedbo.message.message import MOST_PEERS
+from fedbo.testing.parties import PLANE
 
 TOKEN = "fedbo-m-" + "t0kEn" * 8 + "abc"
 

@@ -9,13 +9,13 @@ import pytest
 from contracts.authority import Certified, Proxy, certify
 from contracts.exchange import OTHERS, OURS, M, message, new_keys
 from contracts.hub import HubProcess, Office
-from contracts.parties import PLANE
 
 from fedbo import Federation
 from fedbo.exchange import ExchangeError, exchange_at
 from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
+from fedbo.testing.parties import PLANE
 
 
 @pytest.fixture(scope="module")

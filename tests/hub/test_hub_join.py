@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from contracts.exchange import OTHERS, OURS, message, new_keys, sequences
 from contracts.hub import HubProcess, Office
-from contracts.parties import PLANE
 from typer.testing import CliRunner, Result
 
 from fedbo import Federation
@@ -17,6 +16,7 @@ from fedbo.cli import app as cli
 from fedbo.exchange import exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.identity import KeyPair, Keyring
+from fedbo.testing.parties import PLANE
 
 FILE = Path("federation.toml")
 

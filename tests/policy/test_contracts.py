@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from contracts.policy import BetaContract, PolicyContract
 
 import fedbo
+from fedbo.testing import BetaContract, PolicyContract
+from fedbo.testing.parties import LISTED, MIXED, PLANE, run
+from fedbo_paper.preset import PAPER
 
 
-class TestTS(BetaContract):
+class PaperContract(PolicyContract):
+    """What fedbo's own policies must do besides: bear the settings of the paper's experiments."""
+
+    in_file = True
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("space", [PLANE, MIXED, LISTED], ids=["plane", "mixed", "listed"])
+    def test_the_papers_settings(self, space: Any) -> None:
+        """Raw scores, DIRECT, messages of almost no noise and short length scales."""
+        federation = self.federation(space, length_scale=0.01, noise_variance=1e-6)
+        agent = run(self.agent(federation, settings=PAPER), 4)
+        self.goes_on(agent)
+
+
+class TestTS(PaperContract, BetaContract):
     listens = False
     sources = frozenset({"own"})
 
-    def policy(self) -> fedbo.TS:
-        return fedbo.TS()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.TS
 
 
-class TestEI(PolicyContract):
+class TestEI(PaperContract):
     listens = False
     sources = frozenset({"own"})
 
-    def policy(self) -> fedbo.EI:
-        return fedbo.EI()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.EI
 
 
-class TestFTS(BetaContract):
+class TestFTS(PaperContract, BetaContract):
     kind = "weights"
 
-    def policy(self) -> fedbo.FTS:
-        return fedbo.FTS()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.FTS
 
 
 class TestFTSOnCompactMessages(TestFTS):
@@ -42,11 +65,12 @@ class TestFTSOnBeliefs(TestFTS):
     kind = "belief"
 
 
-class TestTipsThenPool(PolicyContract):
+class TestTipsThenPool(PaperContract):
     sources = frozenset({"tip", "own", "pool", "initial"})
 
-    def policy(self) -> fedbo.TipsThenPool:
-        return fedbo.TipsThenPool()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.TipsThenPool
 
 
 @pytest.mark.slow
@@ -59,20 +83,22 @@ class TestTipsThenPoolOnBeliefs(TestTipsThenPool):
     kind = "belief"
 
 
-class TestRGPE(PolicyContract):
+class TestRGPE(PaperContract):
     kind = "belief"
     sources = frozenset({"own"})
 
-    def policy(self) -> fedbo.RGPE:
-        return fedbo.RGPE()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.RGPE
 
 
-class TestTAF(PolicyContract):
+class TestTAF(PaperContract):
     kind = "belief"
     sources = frozenset({"own"})
 
-    def policy(self) -> fedbo.TAF:
-        return fedbo.TAF()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return fedbo.TAF
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_policy.py"
@@ -80,12 +106,24 @@ cells = EXAMPLE.read_text(encoding="utf-8").split("\n# %%\n")
 exec("\n".join(cells[:2]), names := {"__name__": "own_policy"})  # its imports, and its policy
 
 
-class TestOwnPolicy(PolicyContract):
+class TestOwnPolicy(PaperContract):
     """The example of a policy that is none of fedbo's own."""
 
     kind = "weights"
     in_file = False
     sources = frozenset({"own", "pool", "initial"})
 
-    def policy(self) -> fedbo.Policy:
-        return names["Crowd"]()
+    @pytest.fixture
+    def policy(self) -> Callable[[], fedbo.Policy]:
+        return names["Crowd"]
+
+
+def test_a_suite_that_names_no_policy_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "from fedbo.testing import PolicyContract\n\nclass TestMine(PolicyContract): pass\n"
+    )
+    options = ["-q", "-p", "no:cacheprovider", "-k", "whether_it_listens"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "TestMine has no fixture that names its policy: override policy(self)" in done.stdout

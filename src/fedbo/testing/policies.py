@@ -1,22 +1,4 @@
-"""What every policy must do, as tests: inherit them by naming the policy.
-
-A policy of your own gets all of them in a file like this::
-
-    from contracts.policy import PolicyContract
-
-    class TestMine(PolicyContract):
-        kind = "weights"    # of messages; "compact", the default, unless it cannot use them
-        in_file = False     # an agent's file holds fedbo's own policies only
-
-        def policy(self):
-            return Mine()
-
-with the folder ``tests`` of fedbo's repository on the path (``pythonpath`` in pytest's settings). A
-policy that never looks at messages sets ``listens = False``; one that can be told the names of its
-peers beforehand defines `PolicyContract.naming`; one that has a ``beta`` inherits `BetaContract`.
-One whose queries come from elsewhere than the own belief or one peer says so in ``sources``.
-The contract in words is `fedbo.Policy`. A policy's tests take some eight seconds.
-"""
+"""What every policy must do, as tests. The contract in words is `fedbo.Policy`."""
 
 from __future__ import annotations
 
@@ -31,11 +13,22 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 import pytest
-import threadpoolctl
+import threadpoolctl  # type: ignore[import-untyped]
 
-from contracts import wire
-from contracts.parties import (
+from fedbo.agent import Agent
+from fedbo.agent.settings import Settings
+from fedbo.agent.trial import Trial
+from fedbo.federation import Federation
+from fedbo.federation.shared import Shared
+from fedbo.files import FileRefused
+from fedbo.message import Kind, MessageRefused
+from fedbo.model.surrogate import SurrogateSettings
+from fedbo.policy import Policy, Query, Source
+from fedbo.space import Direction, Space
+from fedbo.testing.bad_messages import BAD, hostile
+from fedbo.testing.parties import (
     LISTED,
+    LISTED_POINTS,
     MIXED,
     PLANE,
     M,
@@ -48,13 +41,6 @@ from contracts.parties import (
     peer,
     run,
 )
-from fedbo import Agent, Federation, FileRefused, MessageRefused, Policy, Query, Settings, Space
-from fedbo.agent.trial import Trial
-from fedbo.federation.shared import Shared
-from fedbo.message import Kind
-from fedbo.model.surrogate import SurrogateSettings
-from fedbo.policy import Source
-from fedbo_paper.preset import PAPER
 
 ROUNDS = 8  # trials of a short run: at most four tips and initial points, then queries
 # About 1e-9, 1e9 and 1e300; powers of two, so that scaling is exact.
@@ -62,21 +48,48 @@ TINY, HUGE, VAST = 2.0**-30, 2.0**30, 2.0**997
 
 
 class PolicyContract:
-    """The tests. A subclass says which policy, and what kind of messages it needs.
+    """The tests of a policy: inherit them, and override the fixture `policy`.
 
-    ``kind`` is the kind of message of the federations; ``listens`` whether messages of peers may
-    change the policy's queries; ``in_file`` whether `Agent.save` writes the policy itself.
-    ``sources`` is where its queries may come from.
+    They take some ten seconds.
+
+    Attributes:
+        kind: The kind of message of the federations ("compact"). "weights" or "belief" for a policy
+            that cannot use compact ones.
+        listens: Whether messages of peers may change its queries (True).
+        in_file: Whether `fedbo.Agent.save` writes the policy itself (False). It does so for fedbo's
+            own policies only.
+        sources: Where its queries may come from ("own" and "peer").
+
+    ```python
+    import pytest
+    from fedbo.testing import PolicyContract
+
+    class TestMine(PolicyContract):
+        kind = "weights"
+
+        @pytest.fixture
+        def policy(self):
+            return Mine
+    ```
     """
 
     kind: Kind = "compact"
     listens = True
-    in_file = True
+    in_file = False
     sources: frozenset[Source] = frozenset({"own", "peer"})
 
-    def policy(self) -> Policy:
-        """The policy under test, a new object at every call."""
-        raise NotImplementedError(f"{type(self).__name__} does not name its policy: define policy")
+    @pytest.fixture
+    def policy(self) -> Callable[[], Policy]:
+        """Return a function that makes the policy under test, such as its class."""
+        name = type(self).__name__
+        raise NotImplementedError(
+            f"{name} has no fixture that names its policy: override policy(self), marked with "
+            "@pytest.fixture, and return the policy's class"
+        )
+
+    @pytest.fixture(autouse=True)
+    def _take_policy(self, policy: Callable[[], Policy]) -> None:
+        self._new = policy
 
     # What the tests are built from
 
@@ -94,7 +107,7 @@ class PolicyContract:
     ) -> Agent:
         """An agent with the policy, and with the messages of so many peers."""
         federation = self.federation() if federation is None else federation
-        policy = self.policy() if policy is None else policy
+        policy = self._new() if policy is None else policy
         agent = Agent(federation, policy, name="me", seed=seed, **options)
         assert agent.receive(messages(federation, peers)) == peers
         return agent
@@ -106,7 +119,7 @@ class PolicyContract:
             return Agent.load(path)
         with pytest.raises(FileRefused, match="policy"):
             Agent.load(path)
-        return Agent.load(path, policy=self.policy())
+        return Agent.load(path, policy=self._new())
 
     def starts(self, agent: Agent) -> int:
         """How many initial points come before the policy is called at all."""
@@ -166,7 +179,7 @@ class PolicyContract:
             agent = self.reloaded(agent, tmp_path / "agent")
             agent.tell(trial, score(trial.params))
         assert asked(agent) == asked(straight)
-        assert agent.policy == straight.policy == self.policy()
+        assert agent.policy == straight.policy == self._new()
         assert agent.message() == straight.message()
 
     def test_a_file_amid_parallel_asks_and_new_messages(self, tmp_path: Path) -> None:
@@ -203,8 +216,9 @@ class PolicyContract:
 
     def test_a_policy_keeps_no_state(self) -> None:
         """One object shared by two agents, turn by turn, is as good as two objects."""
-        shared, first = self.policy(), copy.deepcopy(self.policy())
-        apart, together = [], []
+        shared, first = self._new(), copy.deepcopy(self._new())
+        apart: list[Agent] = []
+        together: list[Agent] = []
         for policy, agents in ((None, apart), (shared, together)):
             for seed, space in ((1, PLANE), (2, cube(3))):
                 agents.append(self.agent(self.federation(space), policy=policy, seed=seed))
@@ -238,12 +252,12 @@ class PolicyContract:
     def test_kinds_of_messages(self, kind: Kind) -> None:
         """A kind that the policy can use works; any other is refused before anything is asked."""
         federation = self.federation(kind=kind)
-        if kind in self.policy().kinds:
+        if kind in self._new().kinds:
             self.goes_on(run(self.agent(federation), 3), 2)
         else:
             assert kind != self.kind
             with pytest.raises(ValueError, match=re.escape(f"'{kind}'")):
-                Agent(federation, self.policy())
+                Agent(federation, self._new())
 
     def test_a_new_message_amid_a_run(self) -> None:
         agent, same = run(self.agent(), 5), run(self.agent(), 5)
@@ -258,12 +272,12 @@ class PolicyContract:
         assert asked(run(agent, 4)) == asked(run(same, 4))
         self.goes_on(agent)
 
-    @pytest.mark.parametrize("fault", wire.BAD)
+    @pytest.mark.parametrize("fault", BAD)
     def test_a_bad_message_is_refused_and_changes_nothing(self, fault: str, tmp_path: Path) -> None:
         agent = run(self.agent(), 4)
         good = messages(agent.federation, 5)
         before, tried = saved(agent, tmp_path), 0
-        for bad in wire.BAD[fault](agent.federation):
+        for bad in BAD[fault](agent.federation):
             with pytest.raises(MessageRefused):
                 agent.receive(bad)
             with pytest.raises(MessageRefused):
@@ -276,7 +290,7 @@ class PolicyContract:
     def test_hostile_numbers_do_no_harm(self) -> None:
         """Whatever is not refused must leave the policy able to ask."""
         agent = run(self.agent(), 3)
-        for data in wire.hostile(agent.federation):
+        for data in hostile(agent.federation):
             with contextlib.suppress(MessageRefused):
                 agent.receive(data)
         self.goes_on(agent, 5)
@@ -340,9 +354,9 @@ class PolicyContract:
     @pytest.mark.parametrize("peers", [0, 3])
     def test_no_listed_point_twice_until_all_were_tried(self, peers: int) -> None:
         """Pending, failed and told ones are tried as well."""
-        space = Space(PLANE, points=LISTED.listed[:11])
+        space = Space(PLANE, points=LISTED_POINTS[:11])
         agent = self.agent(self.federation(space), peers, settings=Settings(n_initial=1))
-        agent.tell(space.listed[4], -0.5)
+        agent.tell(LISTED_POINTS[4], -0.5)
         batch = [agent.ask() for _ in range(3)]
         agent.tell(batch[1], None)
         run(agent, 7)
@@ -351,7 +365,7 @@ class PolicyContract:
         self.goes_on(agent)
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-    def test_a_mixed_space(self, direction: str) -> None:
+    def test_a_mixed_space(self, direction: Direction) -> None:
         agent = run(self.agent(self.federation(Space(MIXED, direction=direction))), 4)
         self.goes_on(agent, 5)
         types = {name: type(value) for name, value in agent.trials[-1].params.items()}
@@ -360,19 +374,20 @@ class PolicyContract:
         assert (types["bias"], types["kind"]) == (bool, str)
 
     def test_minimising_is_maximising_upside_down(self) -> None:
+        directions: tuple[Direction, ...] = ("maximize", "minimize")
         up, down = (
             run(self.agent(self.federation(Space(PLANE, direction=direction))), ROUNDS)
-            for direction in ("maximize", "minimize")
+            for direction in directions
         )
         assert asked(up) == asked(down)
-        assert [trial.score for trial in up.trials] == [-trial.score for trial in down.trials]
-        assert down.best.score == min(trial.score for trial in down.trials)
+        assert scores(up) == [-score for score in scores(down)]
+        assert best(down) == min(scores(down))
 
     def test_queries_are_allowed_points_and_targets_stay_as_they_are(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen = expected = 0
-        real = type(self.policy()).query
+        real = type(self._new()).query
 
         def query(policy: Policy, target: Any) -> Query:
             nonlocal seen
@@ -381,13 +396,14 @@ class PolicyContract:
             assert np.array_equal(target.X, X)
             assert np.array_equal(target.y, y)
             assert isinstance(answer, Query)
-            assert (answer.x.shape, answer.x.dtype) == ((target.space.dimensions,), np.float64)
+            assert answer.x.shape == (target.space.dimensions,)
+            assert answer.x.dtype == np.float64
             assert np.all((answer.x >= 0.0) & (answer.x <= 1.0))
             np.testing.assert_allclose(answer.x, target.space.snap(answer.x[None])[0], atol=1e-6)
             seen += 1
             return answer
 
-        monkeypatch.setattr(type(self.policy()), "query", query)
+        monkeypatch.setattr(type(self._new()), "query", query)
         for space in (PLANE, MIXED, LISTED):
             agent = run(self.agent(self.federation(space)), 6)
             expected += 6 - self.starts(agent)
@@ -416,14 +432,6 @@ class PolicyContract:
         again = self.reloaded(agent, tmp_path / "agent")
         assert asked(run(again, 3)) == asked(run(agent, 3))
 
-    @pytest.mark.parametrize("space", [PLANE, MIXED, LISTED], ids=["plane", "mixed", "listed"])
-    @pytest.mark.slow
-    def test_the_papers_settings(self, space: Any) -> None:
-        """Raw scores, DIRECT, messages of almost no noise and short length scales."""
-        federation = self.federation(space, length_scale=0.01, noise_variance=1e-6)
-        agent = run(self.agent(federation, settings=PAPER), 4)
-        self.goes_on(agent)
-
     # Manners
 
     @pytest.mark.parametrize("n_initial", [0, 1, 3, 7])
@@ -444,7 +452,7 @@ class PolicyContract:
 
     def test_the_limit_on_threads_is_given_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         inside: list[int] = []
-        real = type(self.policy()).query
+        real = type(self._new()).query
 
         def query(policy: Policy, target: Any) -> Query:
             answer = real(policy, target)
@@ -457,10 +465,10 @@ class PolicyContract:
         agent = run(self.agent(), 3)
         with threadpoolctl.threadpool_limits(2, user_api="blas"):
             before = [*blas_threads()]
-            monkeypatch.setattr(type(self.policy()), "query", query)
+            monkeypatch.setattr(type(self._new()), "query", query)
             run(agent, 2)
             assert [*blas_threads()] == before
-            monkeypatch.setattr(type(self.policy()), "query", broken)
+            monkeypatch.setattr(type(self._new()), "query", broken)
             with pytest.raises(RuntimeError, match="no idea"):
                 agent.ask()
             assert [*blas_threads()] == before
@@ -473,7 +481,6 @@ class PolicyContract:
         [(0, 0.15, 8), (1, 0.15, 8), (-1, 0.35, 32)],
         ids=["alone", "good", "bad"],
     )
-    @pytest.mark.slow
     def test_it_beats_random_search(self, advice: int, margin: float, runs: int) -> None:
         """After 12 trials the mean regret is at most so much of what random search leaves.
 
@@ -490,7 +497,7 @@ class PolicyContract:
         for seed in range(runs):
             agent = self.agent(federation, 0, seed=seed)
             agent.receive([helper.message() for helper in helpers])
-            regrets.append(1.0 - run(agent, 12, score).best.score)
+            regrets.append(1.0 - best(run(agent, 12, score)))
         X = federation.space.sample(rng, 12 * 400)
         values = np.array([score(federation.space.decode(x)) for x in X])
         by_chance = 1.0 - values.reshape(400, 12).max(axis=1).mean()
@@ -498,10 +505,10 @@ class PolicyContract:
 
 
 class BetaContract(PolicyContract):
-    """What a policy with a field ``beta`` (β_t) must do besides."""
+    """The tests of a policy with a field ``beta``, β_t: those of `PolicyContract`, and one more."""
 
     def with_beta(self, beta: float | Sequence[float]) -> Policy:
-        return msgspec.structs.replace(self.policy(), beta=beta)
+        return msgspec.structs.replace(self._new(), beta=beta)
 
     def test_beta_scales_how_far_queries_scatter(self) -> None:
         """Without peers β = 0 asks at the mean's maximum, whatever the seed; β = 5 all over."""
@@ -514,10 +521,21 @@ class BetaContract(PolicyContract):
                 agent = self.agent(federation, 0, policy=self.with_beta(beta), seed=seed)
                 for point in points:
                     agent.tell(point, bowl(federation)(point))
-                queries.append(agent.ask().params["x0"])
+                queries.append(federation.space.encode(agent.ask().params)[0])
             spread[beta] = np.std(queries)
         assert spread[0.0] < 0.01
         assert spread[5.0] > 10 * spread[0.0]
+
+
+def scores(agent: Agent) -> list[float]:
+    """The scores of the trials that have one."""
+    return [trial.score for trial in agent.trials if trial.score is not None]
+
+
+def best(agent: Agent) -> float:
+    """The best score."""
+    assert agent.best is not None and agent.best.score is not None
+    return agent.best.score
 
 
 def saved(agent: Agent, folder: Path) -> bytes:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import get_args
+from functools import partial
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
 
-from contracts.parties import M, messages
-from fedbo import Federation
+from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
 from fedbo.message import Kind
+from fedbo.testing.parties import M, messages
 
 Change = Callable[[np.ndarray], np.ndarray]
 
@@ -22,13 +23,14 @@ def garbage(federation: Federation) -> Iterator[bytes]:
     yield from (b"", b"garbage", bytes(200), b"\xff" * 200)
     yield from (whole[:1], whole[: len(whole) // 2], whole[:-1], whole + b"\x00")
     raw = msgspec.msgpack.decode(whole)
-    for fields in (raw[::-1], raw[:-1], [*raw, 1], {}, [raw], [2, *raw[1:]]):
+    wrong: list[Any] = [raw[::-1], raw[:-1], [*raw, 1], {}, [raw], [2, *raw[1:]]]
+    for fields in wrong:
         yield msgspec.msgpack.encode(fields)
 
 
 def foreign(federation: Federation) -> Iterator[bytes]:
     """Of federations that agreed on something else."""
-    agreed = {
+    agreed: dict[str, Any] = {
         "features": federation.features,
         "kind": federation.kind,
         "seed": federation.seed,
@@ -85,7 +87,7 @@ def hostile(federation: Federation) -> Iterator[bytes]:
     Among them are covariances that are none. Each is of a sender of its own.
     """
     changes: list[Change] = [np.zeros_like, np.negative, lambda numbers: numbers[::-1]]
-    changes += [lambda numbers, by=by: by * numbers for by in (1e-30, 20.0, -20.0)]
+    changes += [partial(np.multiply, by) for by in (1e-30, 20.0, -20.0)]
     spoilt = [data for change in changes for data in _spoilt(federation, change)]
     for i, data in enumerate(spoilt):
         raw = msgspec.msgpack.decode(data)

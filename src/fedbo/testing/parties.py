@@ -1,4 +1,4 @@
-"""The small world of the suites: spaces, an objective, agents that run, peers that know something.
+"""The small world of the tests: spaces, an objective, agents that run, peers that know something.
 
 Everything is quick and exact: few features, a handful of trials, peers whose trials are told and
 not searched for.
@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fedbo import TS, Agent, Categorical, Federation, Float, Int, Message, Space
+from fedbo.agent import Agent
+from fedbo.federation import Federation
+from fedbo.message import Message
+from fedbo.policy import TS
+from fedbo.space import Categorical, Float, Int, Parameter, Space
 
 M = 30
 PLANE = {"x": Float(0, 1), "rate": Float(1e-3, 10, log=True)}
-MIXED = {
+MIXED: dict[str, Parameter] = {
     "rate": Float(1e-4, 1, log=True),
     "momentum": Float(0, 0.9, step=0.1),
     "layers": Int(1, 5),
@@ -24,9 +28,8 @@ MIXED = {
     "bias": Categorical([True, False]),
     "kind": Categorical(["a", "b", "c"]),
 }
-LISTED = Space(
-    PLANE, points=[{"x": i / 7, "rate": 10.0**k} for i in range(8) for k in range(-3, 2)]
-)
+LISTED_POINTS = [{"x": i / 7, "rate": 10.0**k} for i in range(8) for k in range(-3, 2)]
+LISTED = Space(PLANE, points=LISTED_POINTS)
 
 Objective = Callable[[Mapping[str, Any]], float]
 Asked = tuple[dict[str, Any], str, str | None, int | None, dict[str, float]]
