@@ -74,7 +74,7 @@ def test_the_wheel_works_alone(built: Path, tmp_path: Path) -> None:
     alone = [python, "-I"]  # without PYTHONPATH and the folder of the test
     said = run(*alone, tmp_path / "env/bin/fedbo", "--version", folder=tmp_path)
     assert said == f"fedbo {fedbo.__version__}\n"
-    loaded = run(*alone, "-c", PROGRAM, "import fedbo", folder=tmp_path).split()
+    loaded = run(*alone, "-c", PROGRAM, "import fedbo; fedbo.Agent", folder=tmp_path).split()
     foreign = {name for name in loaded if not name.startswith("_")}
     # typer brings typing_extensions along, and msgspec loads it where it is installed
     foreign -= {"cython_runtime", "typing_extensions"}
