@@ -51,12 +51,19 @@ def test_architecture_names_files_that_are_there() -> None:
         assert (ROOT / "src/fedbo" / name).exists() or (ROOT / name).exists(), name
 
 
+def suite_of(module: str) -> Path | None:
+    """The file of a module with tests to inherit; None for any other module."""
+    if module.startswith("contracts."):
+        return ROOT / "tests" / f"{module.replace('.', '/')}.py"
+    return ROOT / "src/fedbo/testing/policies.py" if module == "fedbo.testing" else None
+
+
 def classes_in(path: Path) -> dict[str, set[str]]:
     """The methods of each class of a test file, with those of its contracts and other bases."""
     classes: dict[str, set[str]] = {}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("contracts."):
-            contract = classes_in(ROOT / "tests" / f"{str(node.module).replace('.', '/')}.py")
+        if isinstance(node, ast.ImportFrom) and (suite := suite_of(str(node.module))):
+            contract = classes_in(suite)
             classes |= {name.name: contract.get(name.name, set()) for name in node.names}
         elif isinstance(node, ast.ClassDef):
             methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}

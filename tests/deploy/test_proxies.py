@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import httpx2
-import msgspec
 import pytest
 from contracts.authority import Certified, certify
 from contracts.hub import HubProcess
 from contracts.hub_rows import message
 from contracts.liar import free_port
 
-from fedbo.exchange.hub.wire import MEDIA_TYPE, Publication
+from fedbo.exchange.hub.wire import MEDIA_TYPE
 from fedbo.identity import KeyPair
 
 ROOT = Path(__file__).parents[2]
@@ -207,9 +206,7 @@ def member(tmp_path: Path) -> Iterator[tuple[HubProcess, Callable[[str, Path | N
         def visit(address: str, authority: Path | None) -> float:
             nonlocal sequence
             sequence += 1
-            content = msgspec.msgpack.encode(
-                Publication(message("m", sequence, keys=keys).encode())
-            )
+            content = message("m", sequence, keys=keys).encode()
             begin = time.perf_counter()
             verify = ssl.create_default_context(cafile=authority) if authority else True
             headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE}
