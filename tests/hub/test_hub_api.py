@@ -24,6 +24,7 @@ from fedbo.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import COOKIE
 from fedbo.hub.problems import PROBLEMS, Refused
+from fedbo.hub.service import MOST_UNFINISHED
 from fedbo.hub.store import HubError, schema
 from fedbo.hub.store.credentials import new_secret, new_token
 from fedbo.identity import KeyPair
@@ -111,6 +112,11 @@ def _failed(liver: Liver) -> Any:
     return liver.a.put(message("a"))
 
 
+def _busy(liver: Liver) -> Any:
+    with liver.world.service.unfinished.hold(MOST_UNFINISHED):
+        return liver.enrol("x")
+
+
 def _not_ready(liver: Liver) -> Any:
     def fail() -> Any:
         raise OperationalError("SELECT", {}, Exception("gone"))
@@ -139,6 +145,7 @@ EXAMPLES: dict[str, Callable[[Liver], Any]] = {
     "too-many-requests": _too_many_requests,
     "failed": _failed,
     "not-ready": _not_ready,
+    "busy": _busy,
 }
 
 
@@ -390,10 +397,26 @@ def test_bodies_are_bounded_before_they_are_read(liver: Liver) -> None:
         assert problem(answer) == "too-large"
 
 
+def test_a_full_disk_is_one_line_for_each_request(
+    liver: Liver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OperationalError("INSERT", {}, Exception("database or disk is full"))
+
+    monkeypatch.setattr(store, "publish", full)
+    before = len(liver.world.log())
+    for _ in range(3):
+        answer = liver.a.put(message("a"))
+        assert problem(answer) == "not-ready" and answer.headers["retry-after"]
+    lines = [line for line in liver.world.log()[before:] if line["event"] != "request"]
+    assert [line["text"] for line in lines] == ["database or disk is full"] * 3
+    assert not any("traceback" in line for line in lines)
+
+
 def test_a_database_of_another_version_is_not_ready(liver: Liver) -> None:
     assert liver.world.ask("GET", "/healthz").is_success
     with store.begin(liver.world.engine) as connection:
-        connection.execute(update(schema.hub).values(version=99))
+        connection.execute(update(schema.alembic_version).values(version_num="9999"))
     assert problem(liver.world.ask("GET", "/healthz")) == "not-ready"
 
 

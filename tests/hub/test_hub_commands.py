@@ -27,7 +27,7 @@ not shown again; give it only to those who may join:
 
   INVITATION
 
-Save it as invitation.txt, since commands can be seen by others; then:
+Save it as invitation.txt (next time, --to FILE does so), and then:
 
   fedbo join https://hub.example.org --invite - < invitation.txt
 
@@ -85,6 +85,17 @@ def test_create_prints_an_invitation_with_which_one_can_join(place: Path) -> Non
     engine.dispose()
     create(code=1)
     create("LIVER", code=1)
+
+
+def test_an_invitation_goes_to_a_file_that_nobody_else_can_read(place: Path) -> None:
+    (place / "i.txt").touch(0o666)
+    text = create("liver", "--to", "i.txt") + run("invite", "liver", "--to", "j.txt")
+    assert not INVITATION.search(text) and "--invite - < j.txt" in text
+    for name in ("i.txt", "j.txt"):
+        assert INVITATION.fullmatch((place / name).read_text().strip())
+        assert (place / name).stat().st_mode & 0o777 == 0o600
+    create("other", "--to", "no/such/folder", code=2)
+    assert "other" not in words("members")
 
 
 def test_nothing_is_created_if_the_invitation_cannot_be_made(place: Path) -> None:

@@ -44,7 +44,7 @@ KEYS = KeyPair.generate()
 
 def test_a_new_database_gets_its_tables_and_keeps_what_is_in_them(database_url: str) -> None:
     first = open_database(database_url)
-    assert {*inspect(first).get_table_names()} == {*schema.metadata.tables}
+    assert {*inspect(first).get_table_names()} == {*schema.metadata.tables, "alembic_version"}
     before = all_rows(first)
     again = open_database(database_url, must_exist=True)
     assert all_rows(again) == before
@@ -120,6 +120,17 @@ def test_sqlite_commits_are_durable_and_only_this_user_can_read_them(tmp_path: P
         values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
     assert values == ["wal", 2, 1]
     engine.dispose()
+
+
+def test_a_database_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hub.db"
+    open_database(f"sqlite:///{file}").dispose()
+    for mode in (0o660, 0o602):
+        file.chmod(mode)
+        with pytest.raises(HubError, match=f"other users can write to .*mode is {mode:o}.*chmod"):
+            open_database(f"sqlite:///{file}")
+    file.chmod(0o644)
+    open_database(f"sqlite:///{file}").dispose()
 
 
 def test_errors_never_show_values(engine: Engine) -> None:

@@ -22,6 +22,7 @@ INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 PICTURES = (".png", ".pdf", ".svg")
 #: The extra of fedbo that installs a module.
 _EXTRAS = {
+    "alembic": "hub",
     "cryptography": "identity",
     "fastapi": "hub",
     "flwr": "flower",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedbo import files
 from fedbo.cli import checks, screen
 from fedbo.federation.federation import Federation
 from fedbo.hub.names import command_line
@@ -48,6 +49,14 @@ Name = Annotated[str, typer.Argument(help="The name of the federation at the hub
 _File = Annotated[Path, typer.Option("--federation", help="The federation file.")]
 _Member = Annotated[str, typer.Argument(help="The name of the member.")]
 _Uses = Annotated[int, typer.Option(help="How many members can join with the invitation.")]
+_To = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the invitation to this file, which only this user can read, and do not print "
+        "it.",
+        show_default=False,
+    ),
+]
 _Days = Annotated[float, typer.Option(help="For how many days the invitation is valid.")]
 
 
@@ -59,7 +68,7 @@ def settings_of(db: str | None, config: Path | None) -> Settings:
 
 
 @contextmanager
-def database(url: str, *, must_exist: bool = True) -> Iterator[Engine]:
+def database(url: str, *, must_exist: bool = True, any_version: bool = False) -> Iterator[Engine]:
     """Open the hub's database; what it or the hub refuses ends the program with a sentence."""
     from sqlalchemy.exc import DBAPIError
 
@@ -68,7 +77,7 @@ def database(url: str, *, must_exist: bool = True) -> Iterator[Engine]:
 
     engine = None
     try:
-        engine = store.open_database(url, must_exist=must_exist)
+        engine = store.open_database(url, must_exist=must_exist, any_version=any_version)
         yield engine
     except (store.HubError, Refused) as error:
         checks.end(str(error))
@@ -98,10 +107,13 @@ def create(
     federation: _File,
     uses: _Uses = 10,
     days: _Days = INVITED_DAYS,
+    to: _To = None,
     db: Db = None,
     config: Config = None,
 ) -> None:
     """Create a federation at the hub, and print an invitation to it."""
+    if to is not None:
+        checks.writable("--to", to)
     agreed = Federation.load(federation)
     with transaction(db, config, must_exist=False) as (connection, settings):
         from fedbo.hub import store
@@ -110,7 +122,7 @@ def create(
         invited = store.invite(connection, name, uses=uses, days=days, actor=command_line())
     where = without_password(settings.db)
     screen.say(f"The federation {name!r} ({agreed.fingerprint}) was created in {where}.", err=True)
-    _show(invited, settings)
+    _show(invited, settings, to)
 
 
 def update(name: Name, federation: _File, db: Db = None, config: Config = None) -> None:
@@ -138,14 +150,21 @@ def update(name: Name, federation: _File, db: Db = None, config: Config = None) 
 
 
 def invite(
-    name: Name, uses: _Uses = 10, days: _Days = INVITED_DAYS, db: Db = None, config: Config = None
+    name: Name,
+    uses: _Uses = 10,
+    days: _Days = INVITED_DAYS,
+    to: _To = None,
+    db: Db = None,
+    config: Config = None,
 ) -> None:
     """Print a new invitation to a federation."""
+    if to is not None:
+        checks.writable("--to", to)
     with transaction(db, config) as (connection, settings):
         from fedbo.hub import store
 
         invited = store.invite(connection, name, uses=uses, days=days, actor=command_line())
-    _show(invited, settings)
+    _show(invited, settings, to)
 
 
 def invitations(
@@ -339,20 +358,26 @@ def prune(
     screen.say(f"{screen.count(count, 'line')} of the audit log are deleted.")
 
 
-def _show(invited: NewInvitation, settings: Settings) -> None:
-    """Print an invitation: only it goes to standard output, which may be a file."""
+def _show(invited: NewInvitation, settings: Settings, to: Path | None) -> None:
+    """Write an invitation to a file, or print it: only it goes to standard output."""
     members = "one member" if invited.uses == 1 else f"{invited.uses:,} members"
     screen.say(
         f"With this invitation {members} can join until {screen.moment(invited.expires)}. It is "
         "not shown again; give it only to those who may join:\n",
         err=True,
     )
-    typer.echo(invited.invitation)
-    screen.say("\nSave it as invitation.txt, since commands can be seen by others; then:", err=True)
+    if to is None:
+        typer.echo(invited.invitation)
+        say = "\nSave it as invitation.txt (next time, --to FILE does so), and then:"
+    else:
+        files.write(to, f"{invited.invitation}\n".encode(), 0o600)
+        say = f"It is in {to}, which only you can read. With it:"
+    screen.say(say, err=True)
     host = platform.node() if settings.host in _ANYWHERE else settings.host
     address = f"http{'s' * bool(settings.tls_certificate)}://{host}:{settings.port}"
     address = settings.public_url.rstrip("/") or address
-    screen.copied(f"fedbo join {shlex.quote(address)} --invite - < invitation.txt", err=True)
+    name = "invitation.txt" if to is None else shlex.quote(str(to))
+    screen.copied(f"fedbo join {shlex.quote(address)} --invite - < {name}", err=True)
 
 
 def _warn_of_open(connection: Connection, name: str) -> None:

@@ -75,6 +75,33 @@ def backup(
     )
 
 
+def upgrade(
+    backup: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to put the backup; by default a file beside a SQLite database. PostgreSQL "
+            "needs one.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    config: Config = None,
+) -> None:
+    """Bring the database of an older fedbo to the version of this one, after a backup.
+
+    Stop the hub first. The backup can be restored by this fedbo and by the older one.
+    """
+    with database(settings_of(db, config).db, any_version=True) as engine:
+        from fedbo.hub.store.backup import upgrade as upgraded
+
+        done = upgraded(engine, backup)
+    if done is None:
+        screen.say("The database has the version of this fedbo: there is nothing to do.")
+    else:
+        version, file = done
+        screen.say(f"The database was upgraded from version {version}; {file} is its backup.")
+
+
 def restore(
     file: Annotated[Path, typer.Argument(help="What fedbo hub backup wrote.")],
     old: Annotated[

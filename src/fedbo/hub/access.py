@@ -7,6 +7,7 @@ changes nothing, so a cookie is only good for reading.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable, Coroutine
@@ -29,6 +30,8 @@ SECURE_COOKIE = "__Host-" + COOKIE
 _READING = ("GET", "HEAD")
 #: The largest body of a request in JSON.
 JSON_BYTES = 64 * 1024
+#: In how many seconds a body must be there.
+BODY_SECONDS = 20.0
 
 #: What is said about a federation that is not there, and about one that is not the caller's.
 NO_FEDERATION = "there is no such federation, or it is not yours"
@@ -153,7 +156,16 @@ def _is_https(request: Request) -> bool:
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """Return the body of a request, which is not read further than so many bytes."""
+    """Return the body of a request, which has a limit in bytes and one in time."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _read(request, most)
+    except TimeoutError:
+        text = f"the body did not come within {BODY_SECONDS:g} seconds: send it again"
+        raise Refused("too-slow", text) from None
+
+
+async def _read(request: Request, most: int) -> bytes:
     body = bytearray()
     is_more = True
     while is_more:
@@ -177,7 +189,8 @@ class BoundedRoute(APIRoute):
             return handle
 
         async def bounded(request: Request) -> Response:
-            body = await read_body(request, JSON_BYTES)
+            with _service(request).unfinished.hold():
+                body = await read_body(request, JSON_BYTES)
 
             async def receive() -> Message:
                 return {"type": "http.request", "body": body, "more_body": False}

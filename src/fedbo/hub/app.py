@@ -40,6 +40,7 @@ from fedbo.outside import shortened, without_password
 from fedbo.version import __version__
 
 _GONE = 499  # the status in the log if the caller hung up
+_UNREAD = ("busy", "too-large", "too-slow")  # after these, the body may not have been read
 _SHOWN = 5  # faults of a request
 _HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -187,7 +188,8 @@ class Shell:
             await send(message)
 
         try:
-            await self._app(scope, receive, answer)
+            with self._service.under_way.hold():
+                await self._app(scope, receive, answer)
         except ClientDisconnect:
             entry.status = _GONE
         except Exception as error:
@@ -219,9 +221,12 @@ def _refused(error: Exception, entry: Entry) -> Refused:
     """Return the problem to answer with."""
     if isinstance(error, Refused):
         return error
-    log.exception("failed", extra={"fields": {"request": entry.id}})
-    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+    fields: dict[str, object] = {"request": entry.id}
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):  # as of a full disk
+        fields["text"] = scrubbed(str(getattr(error, "orig", error)), 200)
+        log.error("database", extra={"fields": fields})
         return Refused("not-ready", "the database does not answer; try again soon", 1)
+    log.exception("failed", extra={"fields": fields})
     return Refused(
         "failed",
         "the hub failed, and nothing was changed by this request: try again, and tell its operator "
@@ -237,6 +242,8 @@ def _problem(refused: Refused, entry: Entry) -> Response:
     headers = dict(refused.headers)
     if refused.retry_after is not None:
         headers["retry-after"] = str(refused.retry_after)
+    if refused.slug in _UNREAD:
+        headers["connection"] = "close"
     if refused.status == 401:
         headers["www-authenticate"] = 'Bearer realm="fedbo hub"'
     content = msgspec.json.encode(document)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from fedbo.exchange.hub.wire import MEDIA_TYPE, Wanted
 from fedbo.federation.federation import Federation
@@ -17,6 +19,7 @@ from fedbo.hub import store
 from fedbo.hub.access import AnyMember, BoundedRoute, Running, read_body
 from fedbo.hub.problems import Refused
 from fedbo.hub.routes import Name
+from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
 from fedbo.identity import verify
 from fedbo.message import Message, MessageRefused, Release, Withdrawal
@@ -29,6 +32,8 @@ SenderName = Annotated[
     str, Query(max_length=SENDER_BYTES, description="The agent: MEMBER or MEMBER/ANYTHING.")
 ]
 _WANTED_BYTES = 1024
+_PIECE = 2**16  # bytes of a large answer that are sent at once
+_READ = 60.0  # seconds in which a large answer must be read
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: _BINARY}}}
 _PACKED: dict[int | str, dict[str, Any]] = {
@@ -85,7 +90,7 @@ def publish(
     response_class=Response,
     openapi_extra=_BODY,
 )
-def fetch(
+async def fetch(
     service: Running,
     caller: AnyMember,
     federation: Name,
@@ -101,16 +106,21 @@ def fetch(
     except (ValueError, RecursionError) as error:
         reason = shortened(str(error), 200)
         raise Refused("wrong-request", f"the body is not what a fetch asks for: {reason}") from None
-    if store.is_seen_anew(caller):
-        with service.writing() as connection:
-            store.note_seen(connection, caller)
-            return _packed(store.fetch(connection, caller.federation, wanted.cursor))
-    with service.reading() as connection:
-        return _packed(store.fetch(connection, caller.federation, wanted.cursor))
+
+    def compose() -> Packed:
+        if store.is_seen_anew(caller):
+            with service.writing() as connection:
+                store.note_seen(connection, caller)
+        with service.reading() as connection:
+            return Packed(
+                service, caller, store.fetch(connection, caller.federation, wanted.cursor)
+            )
+
+    return await service.compose(compose)
 
 
 @router.get("/messages", tags=["messages"], responses=_PACKED, response_class=Response)
-def messages(
+async def messages(
     service: Running, caller: AnyMember, federation: Name, sender: SenderName | None = None
 ) -> Response:
     """List the messages that are handed out: of one's own agent, or of anyone.
@@ -120,8 +130,12 @@ def messages(
     """
     if sender is not None:
         _check_sender(caller, sender)
-    with service.reading() as connection:
-        return _packed(store.listed(connection, caller, sender))
+
+    def compose() -> Packed:
+        with service.reading() as connection:
+            return Packed(service, caller, store.listed(connection, caller, sender))
+
+    return await service.compose(compose)
 
 
 @router.delete("/messages", tags=["messages"], response_model_exclude_none=True)
@@ -184,5 +198,33 @@ def _check_sender(caller: Caller, sender: str) -> None:
         )
 
 
-def _packed(answer: object) -> Response:
-    return Response(msgspec.msgpack.encode(answer), media_type=MEDIA_TYPE)
+class Packed(Response):
+    """An answer in MessagePack. A large one is sent in pieces, as fast as the member reads them.
+
+    Of large answers there is room for only so much, and a member reads one at a time.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, service: Service, caller: Caller, answer: object) -> None:
+        super().__init__(msgspec.msgpack.encode(answer))
+        self._room, self._member = service.answers, caller.id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = len(self.body)
+        if size <= _PIECE:
+            await super().__call__(scope, receive, send)
+            return
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        with self._room.hold(size, self._member):
+            try:
+                async with asyncio.timeout(_READ):
+                    await send(start)
+                    for begin in range(0, size, _PIECE):
+                        piece = self.body[begin : begin + _PIECE]
+                        is_last = begin + _PIECE >= size
+                        await send(
+                            {"type": "http.response.body", "body": piece, "more_body": not is_last}
+                        )
+            except TimeoutError:  # the server closes the connection
+                raise ClientDisconnect from None

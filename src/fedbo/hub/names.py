@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
-import pwd
+import sys
 import unicodedata
 
 from fedbo.hub.problems import Refused
@@ -19,9 +20,11 @@ _LONGEST = 48  # bytes; the name of an agent begins with its member's, and has 6
 def command_line() -> str:
     """Return how the audit log calls this user of the operating system; no member has a "/"."""
     try:
+        import pwd
+
         user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        user = str(os.getuid())
+    except (ImportError, KeyError):  # on Windows, or if the system has no name for the user
+        user = getpass.getuser() if sys.platform == "win32" else str(os.getuid())
     return f"command line/{user}"
 
 

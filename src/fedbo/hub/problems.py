@@ -31,8 +31,10 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "wrong-signature": (422, "The signature is wrong"),
     "wrong-sender": (403, "The sender is not an agent of this member"),
     "wrong-key": (403, "The message is not signed with the member's key"),
+    "too-slow": (408, "The request takes too long"),
     "too-many-requests": (429, "There were too many requests"),
     "failed": (500, "The hub failed"),
+    "busy": (503, "The hub has too much to do"),
     "not-ready": (503, "The hub is not ready"),
 }
 

@@ -10,17 +10,19 @@ import ipaddress
 import signal
 import socket
 import ssl
+import sys
 import time
 
 import uvicorn
 
 from fedbo.hub.app import create_app, log_as_json
-from fedbo.hub.service import release_keys
+from fedbo.hub.service import Metrics, release_keys
 from fedbo.hub.settings import Settings, split
 from fedbo.hub.store import HubError, open_database
 
 _BACKLOG = 1024  # connections that wait
-_AT_ONCE = 1000  # connections and requests at once; more get an error 503
+_CONNECTIONS = 4000  # at once, idle ones included; what comes beyond gets an error 503
+_OTHER_FILES = 200  # that the hub has open beside its connections
 _KEEP_ALIVE = 75  # seconds that an idle connection stays; longer than proxies keep theirs
 _GRACE = 20  # seconds in which requests are finished when the hub stops
 _AGAIN = 3.0  # seconds in which a hub that was just killed frees its port
@@ -34,6 +36,7 @@ class Stage:
         _check_safe(settings)
         _check_tls(settings)
         release_keys(settings)
+        _check_metrics(settings)
         self._socket = _bound(settings)
         try:
             self.engine = open_database(settings.db)
@@ -75,13 +78,26 @@ def _config(settings: Settings) -> uvicorn.Config:
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=split(settings.trusted_proxies),
-        limit_concurrency=_AT_ONCE,
+        limit_concurrency=_allowed(_CONNECTIONS),
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_GRACE,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
     )
+
+
+def _allowed(connections: int) -> int:
+    """Let this process have so many connections, or as many as the system lets it; return that."""
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = connections + _OTHER_FILES
+    files = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return files - _OTHER_FILES
 
 
 def _check_safe(settings: Settings) -> None:
@@ -93,6 +109,13 @@ def _check_safe(settings: Settings) -> None:
             "clear: give --tls-certificate and --tls-key; or --trusted-proxies if a proxy in front "
             "of the hub has the certificate; or --plain if the network itself is encrypted"
         )
+
+
+def _check_metrics(settings: Settings) -> None:
+    if settings.metrics:
+        metrics = Metrics(dict)
+        metrics.start(settings.metrics)
+        metrics.stop()
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,8 +13,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from typing import TypeVar
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Histogram, Metric, start_http_server
@@ -29,12 +31,21 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
 from fedbo.identity import KeyPair, KeyRefused
 
+_COMPOSED = 4  # answers that are composed at once, each of which is in memory twice
 _MOST_KEYS = 100_000  # members that are remembered
 _BURST = 4  # seconds of requests that may come at once
 _LOOK = 60.0  # seconds between two looks for releases that are due
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
+#: How many requests a hub works on at once.
+MOST_REQUESTS = 1000
+#: How many bodies may be under way at once of those who need no token.
+MOST_UNFINISHED = 100
+#: How many bytes of large answers may be under way at once.
+MOST_ANSWERED = 2**26
+
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -70,6 +81,42 @@ class Buckets:
             if len(self._levels) > _MOST_KEYS:
                 self._levels.popitem(last=False)
             return 0.0
+
+
+class Room:
+    """Has room for so much at once, and refuses what comes beyond that.
+
+    It is for coroutines of one thread.
+
+    Args:
+        most: How much may be there at once.
+
+    >>> room = Room(2)
+    >>> with room.hold(), room.hold(), room.hold():
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    fedbo.hub.problems.Refused: the hub has too many requests under way: try again in a second
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._owners: set[Hashable] = set()
+
+    @contextmanager
+    def hold(self, size: int = 1, owner: Hashable = None) -> Iterator[None]:
+        """Take room for something of this size; an owner that is named can hold one thing."""
+        if self._held + size > self._most or owner in self._owners:
+            text = "the hub has too many requests under way: try again in a second"
+            raise Refused("busy", text, retry_after=1)
+        owners = {owner} - {None}
+        self._held += size
+        self._owners |= owners
+        try:
+            yield
+        finally:
+            self._held -= size
+            self._owners -= owners
 
 
 class Metrics(Collector):
@@ -131,6 +178,10 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics(self._counts)
         self.keys: KeyPair | None = None  #: what signs private releases
+        self.under_way = Room(MOST_REQUESTS)  #: all requests
+        self.unfinished = Room(MOST_UNFINISHED)  #: bodies of those who need no token
+        self._composers = ThreadPoolExecutor(_COMPOSED)
+        self.answers = Room(MOST_ANSWERED)  #: bytes of large answers that are not yet read
         self._requests = Buckets(settings.rate, _BURST * settings.rate)
         self.agreed = lru_cache(maxsize=1000)(self._agreed)
 
@@ -144,6 +195,7 @@ class Service:
     def stop(self) -> None:
         """Close them."""
         self.metrics.stop()
+        self._composers.shutdown()
         self.engine.dispose()
 
     def _counts(self) -> dict[str, int]:
@@ -153,6 +205,10 @@ class Service:
     def reading(self) -> AbstractContextManager[Connection]:
         """Start a transaction that reads."""
         return self.engine.connect()
+
+    async def compose(self, work: Callable[[], T]) -> T:
+        """Do the work for an answer with messages: only a few are composed at once."""
+        return await asyncio.get_running_loop().run_in_executor(self._composers, work)
 
     @contextmanager
     def writing(self, caller: store.Caller | None = None) -> Iterator[Connection]:

@@ -15,7 +15,7 @@ from fedbo.message.message import MOST_PEERS
 #: How many messages and withdrawals one answer has at most.
 MOST_HANDED = 4 * MOST_PEERS
 #: How many bytes of messages a hub hands out in one answer at most.
-ANSWER_BYTES = 2**27
+ANSWER_BYTES = 2**24
 MEDIA_TYPE = "application/vnd.fedbo+msgpack"
 
 _LATEST = 2e11  # in the year 8307: datetime knows it

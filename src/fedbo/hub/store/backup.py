@@ -1,7 +1,8 @@
 """Backups: one SQLite file with all tables of a hub, made while it runs.
 
 A backup shows the database at one moment. It has the same form whatever the database is, so
-restoring it also moves a hub from SQLite to PostgreSQL and back. The last 32 bytes of the file,
+restoring it also moves a hub from SQLite to PostgreSQL and back. A backup has the version of its
+database, and is upgraded when it is restored. The last 32 bytes of the file,
 behind the database, are the SHA-256 of all before them, so that any damage is noticed.
 """
 
@@ -15,7 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    create_engine,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from fedbo import files
@@ -28,7 +39,9 @@ from fedbo.hub.store.database import (
     new_generation,
     open_database,
     unusable,
+    version_of,
 )
+from fedbo.hub.store.migrations import migrate
 from fedbo.hub.store.transaction import begin, record
 
 _BATCH = 200  # rows in memory
@@ -56,7 +69,7 @@ def backup(engine: Engine, path: str | os.PathLike[str]) -> int:
     try:
         with files.replacing(file, 0o600) as (unfinished, _):
             with _file(unfinished, "rw") as copy, _snapshot(engine) as source, copy.begin():
-                schema.metadata.create_all(copy)
+                migrate(copy, version_of(source))
                 rows = _copy(source, copy)
                 copy.execute(update(schema.hub).values(generation=BACKUP))
             with open(unfinished, "ab") as end:
@@ -66,6 +79,39 @@ def backup(engine: Engine, path: str | os.PathLike[str]) -> int:
     except DBAPIError as error:
         raise unusable(engine, error) from None
     return rows
+
+
+def upgrade(engine: Engine, path: str | os.PathLike[str] | None = None) -> tuple[str, Path] | None:
+    """Bring an older database to the version of this fedbo, after a backup.
+
+    Args:
+        engine: The database, opened with ``any_version``. No hub must be running on it.
+        path: The file for the backup; by default one beside a SQLite file.
+
+    Returns:
+        The version that it had, and the backup; None if there is nothing to do.
+
+    Raises:
+        HubError: If the backup cannot be written, or has no place. Nothing was changed.
+    """
+    with engine.connect() as connection:
+        version = version_of(connection)
+    if version == schema.VERSION:
+        return None
+    if path is None and engine.dialect.name != "sqlite":
+        raise HubError(
+            "a database of PostgreSQL is backed up before its upgrade: give --backup FILE"
+        )
+    file = Path(path or f"{engine.url.database}.version-{version}.backup").absolute()
+    backup(engine, file)
+    try:
+        with begin(engine) as target:
+            migrate(target)
+            detail = {"from": version, "to": schema.VERSION}
+            record(target, "upgraded", actor=command_line(), detail=detail)
+    except DBAPIError as error:
+        raise unusable(engine, error) from None
+    return version, file
 
 
 def restore(path: str | os.PathLike[str], url: str) -> int:
@@ -93,13 +139,14 @@ def restore(path: str | os.PathLike[str], url: str) -> int:
     if not is_whole:
         raise HubError(f"{file} is damaged, or not what fedbo hub backup wrote: use another backup")
     with _file(file, "ro&immutable=1") as source:
-        check_version(source, f"the backup {file}")
-        engine = open_database(url)
+        check_version(source, f"the backup {file}", None)
+        engine = open_database(url, version=version_of(source))
         try:
             with begin(engine) as target:
                 _check_empty(engine, target)
                 target.execute(delete(schema.hub))
                 rows = _copy(source, target)
+                migrate(target)
                 target.execute(update(schema.hub).values(generation=new_generation()))
                 private = update(schema.federation).where(schema.federation.c.is_private)
                 target.execute(private.values(is_restored=True))
@@ -147,20 +194,25 @@ def _snapshot(engine: Engine) -> Iterator[Connection]:
 
 
 def _copy(source: Connection, target: Connection) -> int:
-    """Copy all rows, and return how many there are."""
-    done = 0
-    for table in _TABLES:
+    """Copy all rows between tables of the same version, and return how many there are."""
+    done, found, wanted = 0, MetaData(), MetaData()
+    found.reflect(source)
+    wanted.reflect(target)
+    for table in found.sorted_tables:
+        if table.name == schema.alembic_version.name:
+            continue
         query = select(table).order_by(table.c.id).execution_options(yield_per=_BATCH)
         with source.execute(query) as rows:
             for batch in rows.mappings().partitions():
-                target.execute(insert(table), [dict(row) for row in batch])
+                copied = [dict(row) for row in batch]
+                target.execute(insert(wanted.tables[table.name]), copied)
                 done += len(batch)
     return done
 
 
 def _check_empty(engine: Engine, target: Connection) -> None:
-    for table in _TABLES:
-        if table is not schema.hub and target.execute(select(table.c.id).limit(1)).first():
+    for table in (schema.federation, schema.audit):
+        if target.execute(select(table.c.id).limit(1)).first():
             raise HubError(
                 f"the database {engine.url!r} is not empty (there are rows in {table.name}): "
                 "restore into a new one"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import sqlite3
 import stat
 import time
@@ -19,6 +20,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fedbo.hub.store import schema
+from fedbo.hub.store.migrations import migrate
+from fedbo.hub.store.schema import VERSION
 from fedbo.hub.store.transaction import begin, prepare_sqlite
 from fedbo.outside import without_password
 from fedbo.version import __version__
@@ -43,7 +46,13 @@ class HubError(RuntimeError):
     """A hub cannot work with its database or a file; the text says why and what to do."""
 
 
-def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
+def open_database(
+    url: str | URL,
+    *,
+    must_exist: bool = False,
+    version: str = VERSION,
+    any_version: bool = False,
+) -> Engine:
     """Connect to the database of a hub. A new one gets its tables.
 
     Several processes may open one at the same time.
@@ -51,6 +60,8 @@ def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
     Args:
         url: ``sqlite:///FILE`` or ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``.
         must_exist: Whether a database that has no hub yet is an error.
+        version: The version that its tables have, or get.
+        any_version: Whether it may be of an older version.
 
     Raises:
         HubError: If it cannot be reached, or belongs to another program or version.
@@ -64,7 +75,8 @@ def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
         ) from None
     try:
         with begin(engine) as connection:
-            _prepare(connection, parsed, must_exist)
+            expected = None if any_version else version
+            _prepare(connection, parsed, must_exist, expected)
     except BaseException as error:
         engine.dispose()
         if isinstance(error, DBAPIError):
@@ -73,11 +85,10 @@ def open_database(url: str | URL, *, must_exist: bool = False) -> Engine:
     return engine
 
 
-def create_tables(connection: Connection) -> None:
+def create_tables(connection: Connection, version: str = VERSION) -> None:
     """Create all tables in an empty database."""
-    schema.metadata.create_all(connection, checkfirst=False)
-    now = time.time()
-    first = {"id": 1, "version": schema.VERSION, "generation": new_generation(), "created": now}
+    migrate(connection, version)
+    first = {"id": 1, "generation": new_generation(), "created": time.time()}
     connection.execute(insert(schema.hub).values(first))
 
 
@@ -86,14 +97,26 @@ def new_generation() -> str:
     return secrets.token_hex(8)
 
 
-def check_version(connection: Connection, what: str) -> None:
-    """Raise `HubError` unless the tables in what is named are of the version of this fedbo."""
-    version = connection.scalar(select(schema.hub.c.version))
-    if version != schema.VERSION:
-        raise HubError(
-            f"{what} has tables of version {version}, and fedbo {__version__} works with version "
-            f"{schema.VERSION}: use the fedbo that made it, or a new database"
-        )
+def version_of(connection: Connection) -> str:
+    """Return the version of the tables in a database."""
+    return str(connection.scalar(select(schema.alembic_version.c.version_num)))
+
+
+def check_version(connection: Connection, what: str, expected: str | None = VERSION) -> None:
+    """Raise `HubError` unless the tables in what is named have a version; None: or an older one."""
+    found = version_of(connection)
+    if found == expected or (expected is None and found <= VERSION):
+        return
+    if found > VERSION:
+        todo = "use a newer fedbo: pip install --upgrade 'fedbo[hub]'"
+    elif expected == VERSION:
+        todo = "stop the hub, and run fedbo hub upgrade, which makes a backup first"
+    else:
+        todo = f"version {expected} is needed: use a new database"
+    raise HubError(
+        f"{what} has tables of version {found}, and fedbo {__version__} works with version "
+        f"{VERSION}: {todo}"
+    )
 
 
 def unusable(engine: Engine, error: DBAPIError | sqlite3.Error) -> HubError:
@@ -169,20 +192,25 @@ def _make_file(file: str, must_exist: bool) -> None:
         raise HubError(_no_hub(f"there is no file {file}"))
     try:
         fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
-        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        mode = os.fstat(fd).st_mode
         os.close(fd)
     except OSError as error:
         raise HubError(f"{file} cannot be opened: {error.strerror}") from None
-    if not is_regular:
+    if not stat.S_ISREG(mode):
         raise HubError(f"{file} is not a regular file: give the hub a file of its own")
+    if mode & 0o022:
+        raise HubError(
+            f"other users can write to {file} (its mode is {stat.S_IMODE(mode):o}), and so take "
+            f"over the hub: chmod 600 {shlex.quote(file)}"
+        )
 
 
-def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
+def _prepare(connection: Connection, url: URL, must_exist: bool, version: str | None) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATING})"))
     names = inspect(connection).get_table_names()
-    if schema.hub.name in names:
-        check_version(connection, f"the database {_shown(url)}")
+    if {schema.hub.name, schema.alembic_version.name} <= {*names}:
+        check_version(connection, f"the database {_shown(url)}", version)
         if connection.scalar(select(schema.hub.c.generation)) == BACKUP:
             raise HubError(
                 f"{url.database} is a backup: put it into a new database with fedbo hub restore"
@@ -195,7 +223,7 @@ def _prepare(connection: Connection, url: URL, must_exist: bool) -> None:
     elif must_exist:
         raise HubError(_no_hub(f"the database {_shown(url)} is empty"))
     else:
-        create_tables(connection)
+        create_tables(connection, version or VERSION)
 
 
 def _no_hub(what: str) -> str:

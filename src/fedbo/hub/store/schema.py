@@ -13,7 +13,6 @@ Rows that can be deleted and are known outside by their number never leave it to
 from __future__ import annotations
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -27,11 +26,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    event,
+    column,
+    table,
 )
 
-#: The version of these tables. A database of another version is refused.
-VERSION = 1
+#: The version of these tables, the last one of `fedbo.hub.store.migrations`.
+VERSION = "0002"
 
 metadata = MetaData()
 
@@ -43,10 +43,12 @@ hub = Table(
     "hub",
     metadata,
     Column("id", Integer, primary_key=True),  # always 1
-    Column("version", Integer, nullable=False),  # of the tables
     Column("generation", String(32), nullable=False),  # a new one after a restore: cursors restart
     Column("created", _Time, nullable=False),
 )
+
+#: Alembic's, which says of which version the tables are.
+alembic_version = table("alembic_version", column("version_num", String(32)))
 
 federation = Table(
     "federation",
@@ -147,34 +149,3 @@ audit = Table(
 )
 _is_pruned = audit.c.action == "pruned"
 Index("audit_pruned", audit.c.id, sqlite_where=_is_pruned, postgresql_where=_is_pruned)
-
-_APPEND_ONLY = "the audit log is append-only"
-#: A line can only be deleted if another one, which stays, says that all lines up to it are.
-_STAYS = (
-    "OLD.action = 'pruned' OR OLD.id > COALESCE("
-    "(SELECT MAX(CAST(subject AS BIGINT)) FROM audit WHERE action = 'pruned'), 0)"
-)
-_TRIGGERS = {
-    "sqlite": (
-        "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit "
-        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
-        f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit WHEN {_STAYS} "
-        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
-        # INSERT OR REPLACE deletes a row without the trigger above
-        "CREATE TRIGGER audit_no_replace BEFORE INSERT ON audit "
-        "WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id) "
-        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END",
-    ),
-    "postgresql": (
-        "CREATE FUNCTION audit_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN IF TG_OP = 'DELETE' THEN IF NOT ({_STAYS}) THEN RETURN OLD; END IF; END IF; "
-        f"RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
-        "CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE ON audit "
-        "FOR EACH ROW EXECUTE FUNCTION audit_append_only()",
-        "CREATE TRIGGER audit_no_truncate BEFORE TRUNCATE ON audit "
-        "FOR EACH STATEMENT EXECUTE FUNCTION audit_append_only()",
-    ),
-}
-for _dialect, _statements in _TRIGGERS.items():
-    for _statement in _statements:
-        event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))  # type: ignore[no-untyped-call]

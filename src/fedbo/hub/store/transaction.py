@@ -173,7 +173,7 @@ def record(
     Args:
         action: What was done: created, updated, invited, cancelled, joined, published, withdrew,
             left, revoked, removed, rotated, rekeyed, restored, released, admitted,
-            deleted, pruned.
+            deleted, pruned, upgraded.
         actor: Who did it: a member's name, or one of `fedbo.hub.names`.
         federation: The name of the federation; empty if it concerns the whole hub.
         subject: What it was done to, such as a member or a sender.
