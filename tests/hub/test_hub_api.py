@@ -300,7 +300,7 @@ def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> N
     assert "a" not in both.members()
 
 
-def test_a_revoked_token_stops_working_at_every_worker_at_once(tmp_path: Path) -> None:
+def test_a_revoked_token_stops_working_at_every_hub_at_once(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path}/hub.db"
     with World(db) as first, World(db) as second:
         token = first.enrol(first.federation(), "clinic")

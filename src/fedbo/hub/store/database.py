@@ -98,7 +98,9 @@ def new_generation() -> str:
 
 
 def version_of(connection: Connection) -> str:
-    """Return the version of the tables in a database."""
+    """Return the version of the tables in a database; `HubError` if it has none."""
+    if not inspect(connection).has_table(schema.alembic_version.name):
+        raise HubError("the tables have no version: use what fedbo hub create or backup wrote")
     return str(connection.scalar(select(schema.alembic_version.c.version_num)))
 
 

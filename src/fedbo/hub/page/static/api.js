@@ -1,7 +1,5 @@
 // What the page asks of the hub. The session cookie says who asks.
 
-import { setClock } from "./format.js";
-
 const TIMEOUT = 15000;
 
 /** The hub answered that something is wrong; the text says what. */
@@ -31,7 +29,6 @@ async function json(method, path, body) {
   }
   options.signal = AbortSignal.timeout(TIMEOUT);
   const answer = await fetch(path, options);
-  setClock(Date.parse(answer.headers.get("Date")) / 1000);
   if (!answer.ok) throw await problem(answer);
   return answer.status === 204 ? null : answer.json();
 }

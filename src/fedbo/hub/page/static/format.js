@@ -7,15 +7,7 @@ const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const UNITS = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
 
-let ahead = 0; // seconds by which the hub's clock is ahead of this one
-
-/** Tell times by the hub's clock, unless the difference is only that of an answer under way. */
-export function setClock(time) {
-  const gap = time - Date.now() / 1000;
-  ahead = Math.abs(gap) > 5 ? gap : 0;
-}
-
-export const now = () => Date.now() / 1000 + ahead;
+export const now = () => Date.now() / 1000;
 export const count = (value) => NUMBER.format(value);
 export const date = (time) => DATE.format(time * 1000);
 export const moment = (time) => MOMENT.format(time * 1000);

@@ -34,8 +34,6 @@ export function releases(found) {
   const made = found.releases.length;
   const when = made ? `, the last one ${ago(found.releases[made - 1].time)}` : "";
   text($("releases-made"), `Made: ${count(made)} of ${count(found.planned)} planned${when}.`);
-  const share = Math.min(1, (found.spent ?? 0) / found.epsilon);
-  set($("releases-meter").firstElementChild, "width", `${(100 * share).toFixed(2)}%`);
   const spent = found.spent === null
     ? "What they cost is not known: this hub has no accountant installed."
     : `So far they cost each member ε = ${score(found.spent)}.`;
