@@ -104,7 +104,7 @@ clean:  ## remove environments, caches and builds
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(call venv,.venv)
-	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,identity,cluster,experiments,dev,docs]'
+	.venv/bin/pip install -qq -c constraints.txt -e '.[optuna,hub,flower,privacy,cluster,experiments,dev,docs]'
 	@touch $@
 
 # The oldest Optuna that fedbo supports, in front of the tested one. Both need the same packages.

@@ -28,6 +28,7 @@ from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
+from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.space import Float
 
@@ -39,8 +40,8 @@ TIMEOUT = 60.0  # seconds for one answer
 class Site:
     """A member with one agent."""
 
-    def __init__(self, name: str, token: str) -> None:
-        self.name, self.sequence, self.cursor = name, 0, ""
+    def __init__(self, name: str, token: str, keys: KeyPair) -> None:
+        self.name, self.sequence, self.cursor, self.keys = name, 0, "", keys
         self.headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE}
 
     async def publish(self, client: httpx2.AsyncClient) -> None:
@@ -53,7 +54,8 @@ class Site:
             sequence=self.sequence,
             t_n=self.sequence,
         )
-        answer = await client.put("/messages", content=message.encode(), headers=self.headers)
+        content = self.keys.sign(message).encode()
+        answer = await client.put("/messages", content=content, headers=self.headers)
         assert answer.json() == {"out": True}, answer.text
 
     async def fetch(self, client: httpx2.AsyncClient) -> None:
@@ -69,8 +71,11 @@ def sites(db: str, count: int) -> list[Site]:
         store.create_federation(connection, NAME, FEDERATION, actor="benchmark")
         invited = store.invite(connection, NAME, uses=count, actor="benchmark").invitation
         secret = Invitation.parse(invited).secret
-        names = [f"site-{number}" for number in range(count)]
-        members = [Site(name, store.enrol(connection, secret, name).token) for name in names]
+        members = []
+        for number in range(count):
+            name, keys = f"site-{number}", KeyPair.generate()
+            enrolled = store.enrol(connection, secret, name, keys.public)
+            members.append(Site(name, enrolled.token, keys))
     engine.dispose()
     return members
 

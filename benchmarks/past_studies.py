@@ -8,6 +8,7 @@ units of the regret of a median random point. It is the one in the package for O
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from scipy.optimize import minimize
 
 from fedbo import Federation, Float, Space
-from fedbo.exchange import FolderExchange, Ledger
+from fedbo.exchange import FolderExchange
 from fedbo.optuna.stored import StoredStudy
 
 PACKAGE: Any = optunahub.load_local_module(
@@ -105,13 +106,12 @@ def samplers(
     past: list[optuna.Study], useless: list[optuna.Study], D: int, seed: int, folder: str
 ) -> Iterator[tuple[str, BaseSampler]]:
     federation = Federation(Space({f"x{d}": Float(0, 1) for d in range(D)}, direction="minimize"))
-    exchange, ledger = FolderExchange(folder), Ledger(Path(folder) / "ledger.jsonl")
+    exchange = FolderExchange(Path(folder) / "exchange")
     for each in past:
-        StoredStudy(each, federation).publish(exchange, signed=False, ledger=ledger)
-    options = {"seed": seed, "signed": False, "ledger": ledger}
+        StoredStudy(each, federation).publish(exchange)
     yield "RGPESampler", PACKAGE.RGPESampler(past, seed=seed)
     yield "RGPESampler, past studies of noise", PACKAGE.RGPESampler(useless, seed=seed)
-    yield "FederatedSampler, messages", PACKAGE.FederatedSampler(federation, exchange, **options)
+    yield "FederatedSampler, messages", PACKAGE.FederatedSampler(federation, exchange, seed=seed)
     yield "FederatedSampler alone", PACKAGE.FederatedSampler(seed=seed)
     yield "TPESampler", TPESampler(seed=seed)
 
@@ -131,6 +131,7 @@ def regrets(family: Callable[[np.random.Generator], Task], seed: int) -> dict[st
     task = tasks[PAST]
     lowest, median = task.levels()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["FEDBO_STATE"] = str(Path(folder) / "state")  # its keys and its ledger
         runs = {
             name: study(task, sampler, TRIALS)
             for name, sampler in samplers(past, useless, task.dimensions, seed, folder)

@@ -223,7 +223,7 @@ def peer_times(name: str) -> Figures:
         if kind == "belief":
             agent.receive(messages[:N])
         else:  # messages that repeat
-            omegas = np.array([message.omega for message in messages])
+            omegas = np.array([message.body.omega for message in messages])
             for i in range(N):
                 agent.inbox.hold(Held(f"peer-{i}", T, T, omegas[i % len(omegas)]))
         inboxes[N] = agent.inbox

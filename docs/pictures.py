@@ -65,6 +65,7 @@ def surface(x: Array, y: Array, shift: tuple[float, float] = (0.0, 0.0)) -> Arra
 
 LINE_FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)}, features=100, seed=3)
 PLANE = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}, features=100, seed=3)
+SHARED = Shared.of(PLANE)
 SHIFTS = ((0.0, 0.06), (0.14, -0.16), (-0.16, 0.1))  # of three peers
 
 
@@ -183,7 +184,7 @@ def tips() -> Figure:
         run(agent, (0.0, 0.0), 4)
         places = np.array([[trial.params["x"], trial.params["y"]] for trial in agent.trials])
         if agent is together:
-            named = np.array([PLANE.tip(sent) for sent in messages])
+            named = np.array([SHARED.tip(sent) for sent in messages])
             each.plot(*named.T, "s", color=GREEN, ms=9, label="tips of peers")
         each.plot(*places.T.astype(float), "o", color=RED, label="first trials")
         for number, (x, y) in enumerate(places.astype(float), 1):
@@ -237,7 +238,7 @@ def reveals() -> Figure:
     grid = plane()
     guess = peers.values(grid)[:, 0].reshape(len(STEPS), len(STEPS))
     axes[1].contourf(STEPS, STEPS, guess, 8, cmap="Blues", alpha=0.75)
-    cells, counts = PLANE.nearest_cells(grid), PLANE.counts(places)
+    cells, counts = SHARED.nearest_cells(grid), SHARED.counts(places)
     for cell in np.flatnonzero(counts):
         inside = (cells == cell).reshape(guess.shape).astype(float)
         width = 1 + min(int(counts[cell]), 3)

@@ -97,7 +97,7 @@ app = client_app(Path(__file__).with_name("federation.toml"), objective, seed=0)
 
 # %%
 # Flower runs the app twice, with eight sites and then with sixteen. In each round, a site runs
-# three trials and sends a message of about 100 bytes. What it has learnt stays in its folder.
+# three trials and sends a message of about 200 bytes. What it has learnt stays in its folder.
 # At the end, the server is stopped.
 
 try:

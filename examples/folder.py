@@ -17,6 +17,7 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import FolderExchange, Ledger
+from fedbo.identity import KeyPair, Keyring
 
 WEEKS = 20  # quick: 11
 LATER = 5  # quick: 2
@@ -52,7 +53,8 @@ def accuracy(office, params):
 # %%
 # This is what an office does each week. It fetches the messages of the others, runs a trial, and
 # publishes if it was its best one so far: a message that changes after every trial reveals more.
-# The ledger writes each message to a log before it leaves.
+# The ledger writes each message to a log before it leaves. Messages are signed: each office has a
+# key, and the others remember whose name it belongs to.
 
 
 def week(office, agent, exchange, ledger):
@@ -66,8 +68,9 @@ def week(office, agent, exchange, ledger):
 
 # %%
 # The offices open five weeks apart. Four computers would run four programs; here one program plays
-# all of them, with several seeds, and again without a folder. (Leave out `seed` in real use:
-# whoever knows it knows the noise in the messages.)
+# all of them, with several seeds, and again without a folder. (In real use, the key of an office is
+# `KeyPair.load()`, and its folder needs no keyring. Leave out `seed` then: whoever knows it knows
+# the noise in the messages.)
 
 shape = len(SEEDS), len(offices), WEEKS
 best = {"alone": np.full(shape, np.nan), "together": np.full(shape, np.nan)}
@@ -75,11 +78,11 @@ for seed in SEEDS:
     folder = Path(tempfile.mkdtemp())
     ledger = Ledger(folder / "ledger.jsonl")
     for way, curves in best.items():
-        exchange = FolderExchange(folder / "messages") if way == "together" else None
-        agents = [
-            fedbo.Agent(fedbo.Federation.load(file), name=name, seed=10 * seed + office)
-            for office, name in enumerate(offices)
-        ]
+        exchange = FolderExchange(folder / "messages", Keyring()) if way == "together" else None
+        agents = []
+        for office, name in enumerate(offices):
+            own = {"name": name, "seed": 10 * seed + office, "keys": KeyPair.generate()}
+            agents.append(fedbo.Agent(fedbo.Federation.load(file), **own))
         for now in range(WEEKS):
             for office, agent in enumerate(agents):
                 if now >= LATER * office:
@@ -88,8 +91,8 @@ for seed in SEEDS:
 
 # %%
 # This is in the folder of the last seed, and this has left the office in Davos. Nobody runs a
-# server, and nobody waits for an office that is closed. But whoever can write to the folder can
-# take part, under any name: give agents `keys`, and they sign what they publish.
+# server, and nobody waits for an office that is closed. Whoever can write to the folder can take
+# part, but not under the name of an office that the others know.
 
 for path in sorted((folder / "messages").rglob("*.fedbo")):
     print(f"{path.name:20} {path.stat().st_size} bytes")

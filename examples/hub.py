@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 
 import fedbo
 from fedbo.exchange import HubExchange, Ledger
-from fedbo.identity import KeyPair
+from fedbo.identity import KeyPair, Keyring
 
 TRIALS = 15  # quick: 5
 SEEDS = range(8)  # quick: range(1)
@@ -101,8 +101,8 @@ def create(name):
 # %%
 # A bank tunes alone, or in a federation at the hub. Then it fetches the messages of the others
 # before each trial, and publishes after those that are its best so far. The ledger writes each
-# message to a log before it leaves. (Leave out `seed` in real use: whoever knows it knows the
-# noise in the messages.)
+# message to a log before it leaves. (In real use, leave out `seed`, because whoever knows it knows
+# the noise in the messages, and `Keyring()`, which forgets what was heard in other repetitions.)
 
 
 def tune(bank, seed, place=None):
@@ -110,7 +110,7 @@ def tune(bank, seed, place=None):
     federation = fedbo.Federation.load(folders[bank] / "federation.toml")
     own = {"name": bank, "seed": 10 * seed + banks.index(bank), "keys": KeyPair.load()}
     agent, ledger, best = fedbo.Agent(federation, **own), Ledger(), []
-    exchange = HubExchange(place) if place else None
+    exchange = HubExchange(place, Keyring()) if place else None
     for _ in range(TRIALS):
         if exchange:
             agent.receive(exchange.fetch(federation))

@@ -19,6 +19,7 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import Ledger
+from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Simulated, next_release, release, signal, statement
 
 MEMBERS = range(60)  # quick: range(12)
@@ -92,11 +93,12 @@ print(textwrap.fill(str(signal(federation, len(contributed))), 88))
 # says in words what it costs. (`Simulated` noise makes this page repeatable. Leave `source` out in
 # real use: whoever can predict the noise can remove it.)
 
+keys = KeyPair.generate()  # in real use, KeyPair.load()
 ledger = Ledger(Path(tempfile.mkdtemp()) / "ledger.jsonl")
 
 
 def make(released):
-    return next_release(federation, released, contributed, source=Simulated(0))
+    return next_release(federation, released, contributed, keys=keys, source=Simulated(0))
 
 
 published = ledger.add_release(federation, make)

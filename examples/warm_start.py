@@ -5,7 +5,6 @@ Now each of their studies leaves a message, and a fourth team starts ahead.
 """
 
 import tempfile
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,6 +18,7 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import FolderExchange
+from fedbo.identity import Keyring
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy
 
@@ -71,6 +71,8 @@ for name in data:
 # study in a database, this command does it:
 #
 # `fedbo study publish --storage sqlite:///wine.db --study wine --to messages --name wine`
+#
+# (`Keyring()` forgets what was heard in other repetitions: leave it out in real use.)
 
 federation = fedbo.Federation(
     {
@@ -82,11 +84,10 @@ federation = fedbo.Federation(
 
 
 def publish(names, seed):
-    folder = Path(tempfile.mkdtemp())
+    exchange = FolderExchange(tempfile.mkdtemp(), Keyring())
     for name in names:
-        stored = StoredStudy(past[name, seed], federation, name=name)
-        stored.publish(FolderExchange(folder))
-    return folder
+        StoredStudy(past[name, seed], federation, name=name).publish(exchange)
+    return exchange
 
 
 # %%

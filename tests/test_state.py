@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from contracts.exchange import message, new_keys
+from contracts.exchange import message
 
 from fedbo.exchange import Ledger, MemoryExchange
 from fedbo.identity import KeyPair, Keyring
@@ -26,7 +26,6 @@ def keyring() -> None:
 
 
 def keys() -> None:
-    new_keys()  # or the test is skipped
     KeyPair.load()
 
 

@@ -19,14 +19,18 @@ CONSTRAINTS = ROOT / "constraints.txt"
 STUDIES = """
 import fedbo
 from fedbo.exchange import FolderExchange
+from fedbo.identity import KeyPair, Keyring
 
 federation = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
-first, second = [fedbo.Agent(federation, name=name, seed=0) for name in ("first", "second")]
+first, second = [
+    fedbo.Agent(federation, name=name, seed=0, keys=KeyPair.generate())
+    for name in ("first", "second")
+]
 for _ in range(5):
     trial = first.ask()
     first.tell(trial, -abs(trial.params["x"] - 0.3))
 
-exchange = FolderExchange("exchange")
+exchange = FolderExchange("exchange", Keyring())
 assert exchange.publish(first.message())
 assert second.receive(exchange.fetch(federation)) == 1
 tip, best = second.ask().params, first.best.params

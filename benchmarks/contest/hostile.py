@@ -202,10 +202,11 @@ def worst_praised(ground: Listed, target: int, seed: int) -> list[History]:
 
 def only_noise(message: fedbo.Message, rng: np.random.Generator) -> fedbo.Message:
     """Replace the mean of a message by random numbers with the same norm."""
-    norm = np.linalg.norm(message.nu.astype(float))
-    levels, _ = quantise(rng.standard_normal(message.M)[None], rng)
+    assert isinstance(message.body, Compact)
+    norm = np.linalg.norm(message.body.nu.astype(float))
+    levels, _ = quantise(rng.standard_normal(message.body.M)[None], rng)
     step = float(norm / np.linalg.norm(levels))
-    sent = levels[0] * bool(step), step, message.counts, b"", message.basis
+    sent = levels[0] * bool(step), step, message.body.counts, b"", message.body.basis
     return replace(message, body=Compact.pack(*sent))
 
 
@@ -225,7 +226,7 @@ def agreeing(scene: Scene, message: fedbo.Message) -> fedbo.Message:
     m += shared[n] * (wanted - Psi[n] @ m) / max(variance[n], 1e-9)
     levels, scales = quantise(m[None], np.random.default_rng(0))
     counts = np.full(len(Shared.of(scene.agreed).cells), SATURATED)
-    body = Compact.pack(levels[0], float(scales[0]), counts, b"", message.basis)
+    body = Compact.pack(levels[0], float(scales[0]), counts, b"", Shared.of(scene.agreed).digest)
     return replace(message, t_n=int(counts.sum()), body=body)
 
 

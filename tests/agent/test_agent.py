@@ -26,6 +26,7 @@ from fedbo import (
     TipsThenPool,
 )
 from fedbo.federation.shared import Shared
+from fedbo.identity import KeyPair
 from fedbo.message import Kind
 from fedbo_paper.preset import PaperSettings
 
@@ -71,7 +72,7 @@ def numbers(agent: Agent) -> list[np.ndarray]:
     """What the agent's message says: the weights, or their mean and covariance."""
     message = agent.message()
     names = {"weights": ["omega"], "compact": ["nu", "counts"]}
-    return [getattr(message, name) for name in names.get(message.kind, ["nu", "covariance"])]
+    return [getattr(message.body, name) for name in names.get(message.kind, ["nu", "covariance"])]
 
 
 def queries(agent: Agent) -> list[tuple]:
@@ -88,7 +89,8 @@ class TestAskAndTell:
         assert agent.ask().source == "own"
 
     def test_a_new_message_makes_its_peer_drawable_again(self, federation: Federation) -> None:
-        peer = run(Agent(federation, name="peer", seed=1), 5)
+        keys = KeyPair.generate()
+        peer = run(Agent(federation, name="peer", seed=1, keys=keys), 5)
         agent = Agent(federation, FTS(schedule=1e-9), name="me", seed=0)
         agent.receive(peer.message())
         run(agent, 5)
@@ -111,7 +113,7 @@ class TestMessages:
         run(agent, 1)
         assert agent.message().sequence > first.sequence
         name = "omega" if kind == "weights" else "nu"
-        assert not np.array_equal(getattr(agent.message(), name), getattr(first, name))
+        assert not np.array_equal(getattr(agent.message().body, name), getattr(first.body, name))
 
     @pytest.mark.parametrize("kind", ["weights", "belief"])
     def test_units_of_the_scores_do_not_matter(self, kind: Kind) -> None:

@@ -41,7 +41,7 @@ def test_a_forged_message_does_not_silence_a_peer() -> None:
     plain, other = told("a", scores=3), told("a", KeyPair.generate(), scores=3)
     for forger in (plain, other):
         with pytest.raises(MessageRefused, match=r"known here by|is not signed"):
-            peer.receive(forger.message())
+            peer.receive(forger.message().encode())
     mine.tell({"x": 0.9}, 2.0)
     assert peer.receive(mine.message()) == 1
 
@@ -126,19 +126,8 @@ def test_one_member_cannot_be_a_crowd() -> None:
         assert len(agent.inbox) == MOST_AGENTS
 
 
-def forged(sender: str, keys: KeyPair | None = None) -> Message:
-    message = replace(told(sender).message(), sequence=2**32 - 1)
-    return message if keys is None else keys.sign(message)
-
-
-def test_an_unsigned_message_that_came_first_does_not_stay() -> None:
-    """Its sequence number used to keep out all signed messages that came later."""
-    agent, real = told("b"), told("a", KeyPair.generate())
-    assert agent.receive(forged("a")) == 1
-    assert agent.receive(real.message()) == 1
-    assert agent.inbox.sequence.tolist() == [1]
-    with pytest.raises(MessageRefused, match="is not signed"):
-        agent.receive(forged("a"))
+def forged(sender: str, keys: KeyPair) -> Message:
+    return keys.sign(replace(told(sender).message(), sequence=2**32 - 1))
 
 
 def test_messages_of_a_key_that_is_no_longer_trusted_are_forgotten(tmp_path: Path) -> None:
@@ -158,7 +147,6 @@ def test_messages_of_former_members_are_forgotten() -> None:
     keys = {name: KeyPair.generate() for name in "ac"}
     agent = told("b")
     agent.receive([told(name, pair).message() for name, pair in keys.items()])
-    agent.receive(told("d").message())
     agent.set_members(Federation({"x": Float(0, 1)}, features=5, members={"a": str(keys["a"])}))
     agent.ask()
     assert agent.inbox.senders == ["a"]
@@ -166,6 +154,6 @@ def test_messages_of_former_members_are_forgotten() -> None:
 
 def test_an_agent_does_not_take_the_name_of_another() -> None:
     keyring = Keyring()
-    keyring.check(ours, [told("a", KeyPair.generate()).message()])
+    assert keyring.judge(ours, [told("a", KeyPair.generate()).message()]) == [None]
     with pytest.raises(KeyRefused, match="that of another site"):
         told("a", KeyPair.generate(), keyring=keyring)

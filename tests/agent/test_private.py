@@ -11,6 +11,7 @@ from fedbo.federation.shared import Shared
 from fedbo.message import MessageRefused, Release
 from fedbo.privacy import Plan
 from fedbo.privacy.release import voted_points
+from fedbo.testing.keys import keys_of
 
 SQUARE = {"x": Float(0, 1), "y": Float(0, 1)}
 PLAN = Plan(epsilon=20.0, delta=1e-2, releases=2)
@@ -50,9 +51,9 @@ def test_nobody_learns_how_many_trials_were_feasible() -> None:
             agent.tell({"x": 0.1, "y": 0.3 * i}, i, [1.0 if 3 - i <= bad else -1.0])
             [sent] = Agent.messages([agent])
             assert (sent.t_n, sent.sequence) == (i + 1, i + 1)
-            cells.add(sent.cell)
+            cells.add(sent.body.cell)
         SHARED.check(sent)
-    assert not sent.y.any()
+    assert not sent.body.y.any()
     assert len(cells) == 1  # without a feasible trial, it votes for any cell, always for the same
 
 
@@ -61,7 +62,7 @@ def test_without_a_feasible_trial_it_votes_for_any_cell() -> None:
     for seed in range(200):
         agent = Agent(OURS, name="site-a", seed=seed)
         agent.tell({"x": 0.1, "y": 0.3}, 1.0, [1.0])
-        cells.add(agent.message().cell)
+        cells.add(agent.message().body.cell)
     assert len(cells) > 0.8 * len(SHARED.cells)
 
 
@@ -70,8 +71,8 @@ def test_its_message_is_a_contribution() -> None:
     sent = agent.message()
     assert (sent.kind, sent.t_n, sent.sequence) == ("contribution", 6, 6)
     best = max(agent.trials, key=lambda trial: trial.score or -9)
-    assert sent.cell == SHARED.cell(OURS.space.encode(best.params))
-    assert np.linalg.norm(sent.y) == pytest.approx(1.0, abs=1e-6)
+    assert sent.body.cell == SHARED.cell(OURS.space.encode(best.params))
+    assert np.linalg.norm(sent.body.y) == pytest.approx(1.0, abs=1e-6)
     SHARED.check(sent)
     assert agent.account.sent.messages == 1
 
@@ -81,7 +82,7 @@ def test_its_message_is_a_contribution() -> None:
 
 def test_contributions_are_refused() -> None:
     agent = Agent(OURS, name="site-b", seed=0)
-    sent = taught().message()
+    sent = taught(keys=keys_of("site-a")).message()
     for given in (sent, sent.encode(), [voted(), sent]):
         with pytest.raises(MessageRefused, match="is a contribution, which is for 'hub' only"):
             agent.receive(given)
@@ -112,7 +113,8 @@ def test_a_later_release_has_the_last_word() -> None:
     agent.receive(voted())
     later = voted(sequence=2, cells=(20, 30))
     agent.receive(later)
-    assert agent.receive(voted()) == 0
+    with pytest.raises(MessageRefused, match="a later one of this sender was heard here"):
+        agent.receive(voted())
     assert OURS.space.encode(agent.ask().params) in voted_points(SHARED, later)
 
 

@@ -11,6 +11,7 @@ from cli.terminal import run, said
 
 from fedbo import Agent, Federation, Float, Int
 from fedbo.exchange import FolderExchange
+from fedbo.exchange.folder import name_of, seal
 from fedbo.identity import KeyPair, Keyring
 
 OURS = Federation({"lr": Float(0, 1), "depth": Int(1, 8)})
@@ -25,12 +26,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderExchange:
     return FolderExchange("exchange")
 
 
-def publish(place: FolderExchange, name: str, federation: Federation = OURS, **more: int) -> None:
-    keys = KeyPair.generate() if more.pop("signed", 1) else None
-    agent = Agent(federation, name=name, seed=0, keys=keys)
-    for i in range(more.pop("scores", 1)):
+def publish(
+    place: FolderExchange, name: str, federation: Federation = OURS, scores: int = 1
+) -> None:
+    agent = Agent(federation, name=name, seed=0, keys=KeyPair.generate())
+    for i in range(scores):
         agent.tell(dict.fromkeys(federation.space.names, 1), float(i))
     assert place.publish(agent.message())
+
+
+def put_unsigned(place: FolderExchange, name: str) -> None:
+    """Put a message into the folder that no program of fedbo would put there."""
+    agent = Agent(OURS, name=name, seed=0)
+    agent.tell({"lr": 1, "depth": 1}, 0.0)
+    home = place.folder / str(OURS.fingerprint)
+    (home / name_of(agent.message())).write_bytes(seal(agent.message()))
 
 
 def status(*arguments: object) -> str:
@@ -43,20 +53,22 @@ def row(text: str, start: str) -> str:
 
 def test_peers_with_their_trials_ages_keys_and_state(place: FolderExchange) -> None:
     publish(place, "site-a", scores=7)
-    publish(place, "site-b", signed=0)
+    publish(place, "site-b")
+    put_unsigned(place, "site-c")
     publish(place, "other", OTHERS)
     for file in place.folder.rglob("site-a*"):
         os.utime(file, (time.time() - 7300,) * 2)
     text = status("--federation", "ours.toml")
     assert row(text, "site-a").split()[:4] == ["site-a", "7", "2", "hours"]
-    assert " ed25519:" in row(text, "site-a") and "not signed" in row(text, "site-b")
+    assert " ed25519:" in row(text, "site-a") and "none" in row(text, "site-c").split()
     for name, state, federation in (
         ("site-a", "accepted", OURS),
         ("site-b", "accepted", OURS),
+        ("site-c", "refused", OURS),
         ("other", "refused", OTHERS),
     ):
         assert row(text, name).split()[-2:] == [state, str(federation.fingerprint)]
-    assert "foreign space" in text
+    assert "foreign space" in text and "message 1 of 'site-c' is not signed" in text
     assert "refused" not in status()  # without a file, nothing to compare with
 
 

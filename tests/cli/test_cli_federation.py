@@ -195,9 +195,9 @@ models.
   message        compact with a tip, about 197 bytes each with a signature
   fingerprint    4dc70011-b2fbdb1a-9bf9ba94-64368866, the same at all sites that agree on this
 
-No members are listed, so anyone who can write to the exchange can take part, signed or
-not, under any name that is not known yet. To admit members only, list their keys in a
-section [members]; fedbo identity show prints a site's key.
+No members are listed, so anyone who can write to the exchange can take part under any
+name that is not known yet. To admit members only, list their keys in a section
+[members]; fedbo identity show prints a site's key.
 
 A site sends roughly what its model knows and does not know, and in which of some public
 cells of the space it made none, one, two or more trials. It also sends a tip, which its

@@ -12,7 +12,9 @@ from cli.terminal import run, said
 from fedbo import RGPE, Agent, Federation, Float, Message, Policy
 from fedbo.exchange import ExchangeError, HubExchange, Ledger, MemoryExchange
 from fedbo.exchange.errors import NotSent
-from fedbo.message import Heard, Kind
+from fedbo.exchange.latest import Content
+from fedbo.message import Kind
+from fedbo.testing.keys import keys_of
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def federation(kind: Kind = "weights") -> Federation:
 
 def message(name: str = "site-a", scores: int = 1, kind: Kind = "weights") -> Message:
     policies: dict[Kind, Policy] = {"belief": RGPE()}
-    agent = Agent(federation(kind), policies.get(kind), name=name, seed=0)
+    agent = Agent(federation(kind), policies.get(kind), name=name, seed=0, keys=keys_of(name))
     for i in range(scores):
         agent.tell({"x": i / 10}, float(i))
     return agent.message()
@@ -43,7 +45,7 @@ def test_every_message_has_its_line(log: Path) -> None:
     for scores in (1, 2):
         ledger.publish(exchange, message(scores=scores))
     ledger.publish(exchange, message("site-b", 7))
-    ledger.withdraw(exchange, federation(), "site-a")
+    ledger.withdraw(exchange, federation(), "site-a", keys_of("site-a"))
     nbytes = message().nbytes
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-01-31 12:00:00", run("ledger"))
     rows, total = "\n".join(line.rstrip() for line in text.splitlines()).split("\n\n")
@@ -84,11 +86,11 @@ def test_the_content_of_a_message_is_shown_whole(
         assert part in text
     arrays = {"weights": ("omega",), "belief": ("nu", "covariance"), "compact": ("nu", "counts")}
     for name in arrays[kind]:
-        values, shown = getattr(sent, name).ravel(), text.partition(f" {name}, ")[2]
+        values, shown = getattr(sent.body, name).ravel(), text.partition(f" {name}, ")[2]
         numbers = [float(number) for number in re.findall(r"-?\d+\.?\d*", shown)]
         assert np.allclose(numbers[: values.size], values, atol=1e-4)
     assert kind != "compact" or f"point 0x{sent.tip.hex()} of the federation's lattice" in text
-    assert kind != "belief" or f"incumbent {sent.incumbent:.6g}" in text
+    assert kind != "belief" or f"incumbent {sent.body.incumbent:.6g}" in text
     assert "there is no message 9 in" in said("ledger", "--show", 9, code=1)
     monkeypatch.chdir(log.parent)  # where the federation file tells what the tip means
     federation(kind).save("federation.toml")
@@ -120,7 +122,7 @@ class Hub(HubExchange):
         super().__init__("https://hub.example.org")
         self.is_down = False
 
-    def publish(self, message: Heard) -> bool:
+    def publish(self, content: Content) -> bool:
         if self.is_down:
             raise NotSent("the hub cannot be reached; try again later")
         return True

@@ -9,8 +9,9 @@ from pathlib import Path
 import optuna
 import pytest
 from cli import terminal
+from contracts.exchange import heard
 
-from fedbo import Agent, Categorical, Federation, Float, Space
+from fedbo import Agent, Categorical, Federation, Float, Message, Space
 from fedbo.exchange import FolderExchange, Ledger, MemoryExchange
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import QUERY, read_record
@@ -58,7 +59,7 @@ def said(command: str, *args: object, study: str = "old", code: int = 0, at: str
 
 def test_a_study_leaves_its_message_once(study: optuna.Study) -> None:
     text = said("publish", "--to", "shared", "--name", "site-a")
-    [message] = FolderExchange("shared").fetch(FEDERATION)
+    [message] = heard(FolderExchange("shared"), FEDERATION)
     assert text.startswith(
         f"The message of site-a was published at {Path('shared').absolute()}. "
         f"federation {FEDERATION.fingerprint} about 3 trials "
@@ -69,7 +70,7 @@ def test_a_study_leaves_its_message_once(study: optuna.Study) -> None:
     assert len(Ledger().read()) == 1
     study.optimize(objective, n_trials=1)
     assert "was published at" in said("publish", "--to", "shared")
-    [message] = FolderExchange("shared").fetch(FEDERATION)
+    [message] = heard(FolderExchange("shared"), FEDERATION)
     assert (message.sender, message.sequence) == ("site-a", 4)
 
 
@@ -85,11 +86,11 @@ def test_a_preview_sends_and_stores_nothing(study: optuna.Study) -> None:
 
 def test_a_message_is_withdrawn(study: optuna.Study) -> None:
     assert "has never published" in said("withdraw", "--to", "shared", code=1)
-    said("publish", "--to", "shared", "--unsigned", "--no-tips")
-    [message] = FolderExchange("shared").fetch(FEDERATION)
-    assert not message.key and not message.tip  # type: ignore[union-attr]
+    said("publish", "--to", "shared", "--no-tips")
+    [message] = heard(FolderExchange("shared"), FEDERATION)
+    assert isinstance(message, Message) and not message.tip
     assert "was withdrawn from" in said("withdraw", "--to", "shared")
-    assert FolderExchange("shared").fetch(FEDERATION) == []
+    assert heard(FolderExchange("shared"), FEDERATION) == []
     assert "nothing was withdrawn" in said("withdraw", "--to", "shared")
     assert [entry.action for entry in Ledger().read()] == ["sent", "withdrawn"]
 
@@ -107,16 +108,15 @@ def test_what_cannot_be_published_is_an_error(study: optuna.Study) -> None:
     assert "fedbo federation new" in said("publish", "--to", "shared", code=2)
 
 
-@pytest.mark.parametrize("options", [(), ("--unsigned",)])
 def test_the_message_of_a_deleted_study_is_withdrawn(
-    study: optuna.Study, state: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    study: optuna.Study, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said("publish", "--to", "shared", "--name", "ours", *options)
+    said("publish", "--to", "shared", "--name", "ours")
     optuna.delete_study(study_name="old", storage=STORAGE)
     sampler = optuna.samplers.RandomSampler(seed=1)
     again = optuna.create_study(study_name="new", storage=STORAGE, sampler=sampler)
     again.optimize(objective, n_trials=2)
-    text = said("publish", "--to", "shared", "--name", "ours", *options, study="new", code=1)
+    text = said("publish", "--to", "shared", "--name", "ours", study="new", code=1)
     assert "fedbo exchange withdraw if it was deleted" in text
 
     def withdraw(*args: str, code: int = 0, stdin: str | None = None) -> str:
@@ -128,13 +128,13 @@ def test_the_message_of_a_deleted_study_is_withdrawn(
     with monkeypatch.context() as patched:  # somebody else
         patched.setenv("FEDBO_STATE", str(state / "other"))
         withdraw("ours", "--yes", code=1)
-    assert [message.sender for message in place.fetch(FEDERATION)] == ["ours"]
+    assert [message.sender for message in heard(place, FEDERATION)] == ["ours"]
     assert f"The {what} was withdrawn" in withdraw("ours", stdin="y\n")
-    assert place.fetch(FEDERATION) == []
+    assert heard(place, FEDERATION) == []
     assert [entry.action for entry in Ledger().read()] == ["sent", "withdrawn"]
     assert "no message of 'ours'" in withdraw("ours", "--yes", code=1)
     said("publish", "--to", "shared", "--name", "next", study="new")
-    assert [message.sender for message in place.fetch(FEDERATION)] == ["next"]
+    assert [message.sender for message in heard(place, FEDERATION)] == ["next"]
 
 
 # Explaining

@@ -25,16 +25,19 @@ from sqlalchemy.engine import make_url
 import fedbo
 from contracts.exchange import KNOWN
 from contracts.hub_rows import Desk
-from fedbo import Federation, Message
+from fedbo import Federation
 from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.exchange.latest import Content
 from fedbo.hub import store
 from fedbo.hub.names import command_line
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import schema
+from fedbo.identity import Trusted
 from fedbo.message import Withdrawal
 from fedbo.message.signed import key_text, member
+from fedbo.testing.keys import keys_of
 
 SOURCE = str(Path(fedbo.__file__).parents[1])
 PATIENCE = 120.0  # seconds for anything on a busy machine
@@ -164,23 +167,27 @@ class Office:
         with store.begin(self.engine) as connection:
             store.remove(connection, name, who, actor=command_line())
 
-    def enrol(self, address: str, name: str, who: str, key: bytes = b"") -> Membership:
-        """Make somebody a member without a request, and remember that here."""
+    def enrol(self, address: str, name: str, who: str, key: bytes | None = None) -> Membership:
+        """Make somebody a member without a request, and remember that here.
+
+        It has the key of its name if no other is given.
+        """
+        key = keys_of(who).public if key is None else key
         invited = self.invite(name)
         with store.begin(self.engine) as connection:
-            made = store.enrol(connection, invited.secret, who, key or None)
+            made = store.enrol(connection, invited.secret, who, key)
         membership = Membership(
             address=address,
             federation=name,
             fingerprint=str(invited.fingerprint),
             member=who,
             token=made.token,
-            key=key_text(key) if key else "",
+            key=key_text(key),
         )
         Memberships().add(membership)
         return membership
 
-    def put(self, name: str, *contents: Message | Withdrawal) -> None:
+    def put(self, name: str, *contents: Content) -> None:
         """Put messages into the database, as whoever has broken into the hub can."""
         with store.begin(self.engine) as connection:
             place = store.lock_federation(connection, name)
@@ -196,7 +203,7 @@ class Office:
                     "member": members.get(member(content.sender)),
                     "sequence": content.sequence,
                     "t_n": getattr(content, "t_n", 0),
-                    "is_out": True,
+                    "is_out": not isinstance(content, Withdrawal),
                     "content": content.encode(),
                     "cursor": cursor,
                     "changed": time.time(),
@@ -239,19 +246,15 @@ class OpenHub(HubExchange):
     def office(self) -> Office:
         return Office(self.db)
 
-    def publish(self, message: Message) -> bool:
-        self.admit(message)
-        return super().publish(message)
+    def publish(self, content: Content) -> bool:
+        self.admit(content)
+        return super().publish(content)
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         self.come(federation)
         return super().fetch(federation)
 
-    def withdraw(self, federation: Federation, sender: str, *rest: Any, **more: Any) -> bool:
-        self.come(federation)
-        return super().withdraw(federation, sender, *rest, **more)
-
-    def put(self, content: Message | Withdrawal) -> None:
+    def put(self, content: Content) -> None:
         """Put a message into the hub's database."""
         self.office.put(self.come(KNOWN[content.fingerprint]), content)
 
@@ -260,18 +263,18 @@ class OpenHub(HubExchange):
         with _lock:
             name = self._name(federation)
             if not Memberships().at(HubUrl(self.url.base, name)):
-                who, key = next(iter(federation.members.items()), ("a watcher", b""))
+                who, key = next(iter(federation.members.items()), ("a watcher", None))
                 self.office.enrol(self.url.base, name, who, key)
             return name
 
-    def admit(self, message: Message) -> None:
+    def admit(self, content: Content) -> None:
         """Let the sender of a message be a member, with the key of the message."""
-        who = member(message.sender)
+        who = member(content.sender)
         with _lock:
-            name = self._name(KNOWN[message.fingerprint])
+            name = self._name(KNOWN[content.fingerprint])
             if not Memberships().at(HubUrl(self.url.base, name), who):
                 try:
-                    self.office.enrol(self.url.base, name, who, message.key)
+                    self.office.enrol(self.url.base, name, who, content.key)
                 except Refused as refused:
                     raise ExchangeError(f"{refused.title}: {refused.detail}") from None
 

@@ -14,6 +14,7 @@ from fedbo.hub import store
 from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 from fedbo.message import Withdrawal
+from fedbo.testing.keys import keys_of
 
 ACTOR = "command line/test"
 GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}
@@ -38,10 +39,9 @@ class Desk:
         return Invitation.parse(invited.invitation).secret
 
     def enrol(self, secret: str, name: str, keys: KeyPair | None = None) -> str:
-        """Enrol a member; return its token."""
+        """Enrol a member, with the key of its name if no other is given; return its token."""
         with store.begin(self.engine) as connection:
-            key = None if keys is None else keys.public
-            return store.enrol(connection, secret, name, key).token
+            return store.enrol(connection, secret, name, (keys or keys_of(name)).public).token
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of all tables."""
@@ -79,17 +79,17 @@ def message(
     keys: KeyPair | None = None,
     **header: Any,
 ) -> Message:
-    """Return a message of an agent."""
+    """Return a message of an agent, signed with the key of its member if no other is given."""
     omega = np.random.default_rng(sequence).standard_normal(agreed.features)
     given = {"fingerprint": agreed.fingerprint, "sequence": sequence, "t_n": 3, **header}
     made = Message.of_weights(omega, sender=sender, **given)
-    return made if keys is None else keys.sign(made)
+    return (keys or keys_of(sender)).sign(made)
 
 
-def withdrawal(sender: str, sequence: int, keys: KeyPair) -> Withdrawal:
-    """Return a signed withdrawal."""
+def withdrawal(sender: str, sequence: int, keys: KeyPair | None = None) -> Withdrawal:
+    """Return a withdrawal, signed likewise."""
     made = Withdrawal(fingerprint=AGREED.fingerprint, sender=sender, sequence=sequence)
-    return keys.sign(made)
+    return (keys or keys_of(sender)).sign(made)
 
 
 def publish(connection: Connection, token: str, content: Message | Withdrawal) -> bool:
@@ -100,15 +100,14 @@ def publish(connection: Connection, token: str, content: Message | Withdrawal) -
 
 def fill(engine: Engine) -> Filled:
     """Put something into every table."""
-    keys, desk = KeyPair.generate(), Desk()
+    desk = Desk()
     desk.engine = engine
     secret, tokens = desk.federation(), {}
-    for name, pair in (("clinic", keys), ("Zürich 2", None), ("left", None)):
-        tokens[name] = desk.enrol(secret, name, pair)
+    for name in ("clinic", "Zürich 2", "left"):
+        tokens[name] = desk.enrol(secret, name)
         with store.begin(engine) as connection:
             for sender in (name, f"{name}/a"):
-                sent = message(sender, t_n=7, keys=pair)
-                publish(connection, tokens[name], sent)
+                publish(connection, tokens[name], message(sender, t_n=7))
     with store.begin(engine) as connection:
         store.log_in(connection, caller(connection, tokens["clinic"]))
         store.leave(connection, caller(connection, tokens["left"]))

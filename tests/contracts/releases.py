@@ -10,7 +10,9 @@ import numpy as np
 from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import Ledger
 from fedbo.federation.shared import Shared
+from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Release, Simulated, Source, next_release, release
+from fedbo.testing.keys import keys_of
 
 LINE = {"x": Float(0, 1)}
 PLAN = Plan(epsilon=2.0, delta=1e-3)
@@ -23,6 +25,13 @@ def private(space: Any = None, plan: Plan | None = PLAN, **given: Any) -> Federa
 
 
 def contribution(
+    federation: Federation, sender: str = "site-a", *, keys: KeyPair | None = None, **given: Any
+) -> Message:
+    """A signed contribution of an agent; its shape is the first coordinate if none is given."""
+    return (keys or keys_of(sender)).sign(unsigned_contribution(federation, sender, **given))
+
+
+def unsigned_contribution(
     federation: Federation,
     sender: str = "site-a",
     *,
@@ -32,7 +41,7 @@ def contribution(
     t_n: int = 10,
     **changes: Any,
 ) -> Message:
-    """A contribution of an agent; its shape is the first coordinate if none is given."""
+    """The same without a signature."""
     header = {
         "fingerprint": federation.fingerprint,
         "sender": sender,
@@ -52,10 +61,12 @@ def released(
     sequence: int = 1,
     seed: int = 0,
     trials: int | None = None,
+    keys: KeyPair | None = None,
 ) -> Release:
-    """A release whose noise a seed repeats."""
+    """A signed release whose noise a seed repeats."""
     source: Source = Simulated(seed)
-    return release(federation, contributions, trials=trials, sequence=sequence, source=source)
+    unsigned = release(federation, contributions, trials=trials, sequence=sequence, source=source)
+    return (keys or keys_of(unsigned.sender)).sign(unsigned)
 
 
 def record(
@@ -65,8 +76,9 @@ def record(
     **given: Any,
 ) -> Release:
     """Make the next release, within the budget that a ledger keeps."""
+    keys = keys_of(federation.require_plan().by)
 
     def make(made: list[Release]) -> Release:
-        return next_release(federation, made, contributions, **given)
+        return next_release(federation, made, contributions, keys=keys, **given)
 
     return ledger.add_release(federation, make)

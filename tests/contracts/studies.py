@@ -9,6 +9,7 @@ import optuna
 from fedbo import Agent, Federation, Float, Message, Space
 from fedbo.identity import KeyPair
 from fedbo.optuna.study import StudyRecord, read_record
+from fedbo.testing.keys import keys_of
 
 PATIENCE = 60.0  # seconds, for what takes none on a machine that is not busy
 FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)
@@ -33,8 +34,8 @@ def run(study: optuna.Study, n: int = 1, objective: Callable[[optuna.Trial], flo
 
 
 def peer(name: str, scores: int = 5, keys: KeyPair | None = None) -> Message:
-    """The message of a peer with so many scores."""
-    agent = Agent(FEDERATION, name=name, seed=0, keys=keys)
+    """The signed message of a peer with so many scores."""
+    agent = Agent(FEDERATION, name=name, seed=0, keys=keys or keys_of(name))
     for i in range(scores):
         agent.tell({"x": (i + 1) / (scores + 2)}, float(i))
     return agent.message()

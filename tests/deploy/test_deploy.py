@@ -103,6 +103,15 @@ def test_runs_as_a_user_without_rights(compose: dict[str, Any]) -> None:
     assert volume in compose["volumes"]
 
 
+def test_the_key_that_signs_releases_outlives_its_container(compose: dict[str, Any]) -> None:
+    pairs = [word for name, value in instructions() if name == "ENV" for word in value.split()]
+    state = dict(pair.split("=", 1) for pair in pairs)["FEDBO_STATE"]
+    hub = compose["services"]["hub"]
+    kept = dict(reversed(mount.split(":")) for mount in hub["volumes"])
+    assert kept[state] in compose["volumes"]
+    assert not [mount for mount in hub["tmpfs"] if mount.startswith(state)]
+
+
 def test_settings_exist(compose: dict[str, Any]) -> None:
     pairs = [word for name, value in instructions() if name == "ENV" for word in value.split()]
     inside = dict(pair.split("=", 1) for pair in pairs)

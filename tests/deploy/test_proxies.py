@@ -28,7 +28,6 @@ from contracts.hub_rows import message
 from contracts.liar import free_port
 
 from fedbo.exchange.hub.wire import MEDIA_TYPE
-from fedbo.identity import KeyPair
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -198,15 +197,14 @@ def is_open(connection: socket.socket) -> bool:
 @pytest.fixture
 def member(tmp_path: Path) -> Iterator[tuple[HubProcess, Callable[[str, Path | None], float]]]:
     """A hub, and a member's visit through an address; it returns the seconds that it took."""
-    keys = KeyPair.generate()
     with HubProcess(f"sqlite:///{tmp_path}/hub.db", trusted_proxies="127.0.0.1") as hub:
-        token = hub.enrol(hub.federation(), "m", keys)
+        token = hub.enrol(hub.federation(), "m")
         sequence = 0
 
         def visit(address: str, authority: Path | None) -> float:
             nonlocal sequence
             sequence += 1
-            content = message("m", sequence, keys=keys).encode()
+            content = message("m", sequence).encode()
             begin = time.perf_counter()
             verify = ssl.create_default_context(cafile=authority) if authority else True
             headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE}

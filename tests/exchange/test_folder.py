@@ -20,14 +20,17 @@ from contracts.exchange import (
     child,
     ended,
     exchange_warnings,
+    heard,
     message,
     new_keys,
     sequences,
     together,
     unwarned,
+    withdrawal,
 )
+from msgspec.structs import replace
 
-from fedbo import Federation, files
+from fedbo import Federation, Message, files
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
@@ -36,7 +39,8 @@ from fedbo.exchange import (
 )
 from fedbo.exchange.folder import file_name, seal
 from fedbo.identity import Keyring
-from fedbo.message import Kind, Withdrawal
+from fedbo.message import Kind
+from fedbo.testing.keys import keys_of
 
 
 class TestFolderExchange(ExchangeContract):
@@ -44,8 +48,11 @@ class TestFolderExchange(ExchangeContract):
     def exchange(self, tmp_path: Path) -> FolderExchange:
         return FolderExchange(tmp_path / "exchange")
 
+    def put_back(self, exchange: FolderExchange, content: Message) -> None:  # type: ignore[override]
+        only_file(exchange.folder).write_bytes(seal(content))
 
-class TestWithoutDescriptors(ExchangeContract):
+
+class TestWithoutDescriptors(TestFolderExchange):
     """Where folders cannot be opened, as on Windows."""
 
     @pytest.fixture
@@ -62,7 +69,7 @@ class TestWithoutDescriptors(ExchangeContract):
             assert sequences(exchange) == {"site-a": 1}
         home(exchange.folder).rename(tmp_path / "elsewhere")
         home(exchange.folder).symlink_to(tmp_path / "elsewhere")
-        for act in (lambda: exchange.publish(message(sequence=2)), lambda: exchange.fetch(OURS)):
+        for act in (lambda: exchange.publish(message(sequence=2)), lambda: heard(exchange)):
             with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
                 act()
 
@@ -104,6 +111,7 @@ def visible(folder: Path) -> list[str]:
         ("https://", "expected https://HOST"),
         ("s3://bucket/folder", "is neither a folder nor the https:// address of a hub"),
         ("", "the address is '', expected a folder"),
+        ("a\0b", r"the address is 'a\\x00b', expected a folder"),
         ("localhost:8765", "write https://localhost:8765"),
         ("hub.example.org:443/liver", "write https://hub.example.org:443/liver"),
         ("/no/such/folder", "does not exist; check the address"),
@@ -139,7 +147,8 @@ def test_a_folder_without_permission_is_refused_at_once(plain_user: Path) -> Non
 def test_a_message_lies_where_people_find_it(folder: Path) -> None:
     path = only_file(folder)
     assert path.parent == folder / str(OURS.fingerprint)
-    assert path.name == "site-a-d74a1ffe.fedbo"
+    assert path.name == file_name("site-a", keys_of("site-a").public)
+    assert path.name.startswith("site-a-")
     assert files.unseal("fedbo message 1", path.read_bytes(), "x") == message().encode()
     assert visible(folder) == [path.name]
 
@@ -161,16 +170,16 @@ def test_a_folder_that_was_there_and_is_gone_is_an_error(folder: Path) -> None:
     exchange = FolderExchange(folder)
     shutil.rmtree(folder)
     for act in (
-        lambda: exchange.fetch(OURS),
+        lambda: heard(exchange),
         lambda: exchange.publish(message()),
-        lambda: exchange.withdraw(OURS, "site-a"),
+        lambda: exchange.publish(withdrawal(message())),
     ):
         with pytest.raises(ExchangeError, match="does not exist; check the address"):
             act()
     assert not folder.exists()
     folder.mkdir()
     exchange.publish(message())
-    assert exchange.fetch(OURS) == [message()]
+    assert heard(exchange) == [message()]
 
 
 # What does not belong there
@@ -196,8 +205,8 @@ def test_a_copy_under_another_name_is_skipped(folder: Path) -> None:
     exchange.publish(message(sequence=2))
     with pytest.warns(ExchangeWarning, match=f"a file called {path.name}"):
         assert sequences(exchange) == {"site-a": 2}
-    assert exchange.withdraw(OURS, "site-a") is True
-    assert exchange.fetch(OURS) == []
+    assert exchange.publish(withdrawal(message(sequence=2))) is True
+    assert heard(exchange) == []
 
 
 @pytest.mark.parametrize(
@@ -234,9 +243,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
 ) -> None:
     """But the largest that it can have is: signed, with a long name and large counters."""
     federation = Federation(OURS.space, features=features, kind=kind)
-    largest = new_keys().sign(
-        message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
-    )
+    largest = message(federation, sender="x" * 64, sequence=2**32 - 1, t_n=2**31 - 1)
     most = federation.most_bytes
     assert most - 512 < len(seal(largest)) <= most
     exchange = FolderExchange(tmp_path)
@@ -244,7 +251,7 @@ def test_no_file_is_read_that_is_larger_than_the_federations_messages(
     large = home(tmp_path, federation) / "x.fedbo"
     large.write_bytes(seal(largest) + bytes(most + 1 - len(seal(largest))))
     with pytest.warns(ExchangeWarning, match=f"has {most + 1:,} bytes, expected at most {most:,}"):
-        assert exchange.fetch(federation) == [largest]
+        assert heard(exchange, federation) == [largest]
 
 
 def test_odd_things_called_as_a_message_keep_nobody_waiting(folder: Path) -> None:
@@ -278,7 +285,6 @@ def test_links_are_neither_followed_nor_read_and_reported_once(
         f"{name} was skipped: it is a link, and links are not followed" for name in targets
     }
     assert sequences(exchange) == {"site-a": 1}
-    assert exchange.withdraw(OURS, "site-b", mine=lambda found: True) is False
     assert all((home(folder) / name).is_symlink() for name in targets)
     listed = {one.place for one in exchange.holdings() if one.message is None}
     assert listed == {f"{home(folder)}/{name}" for name in targets}
@@ -383,7 +389,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     folder.chmod(0o777)
     home(folder).symlink_to(private)
     exchange = FolderExchange(folder)
-    for act in (lambda: exchange.publish(message()), lambda: exchange.fetch(OURS)):
+    for act in (lambda: exchange.publish(message()), lambda: heard(exchange)):
         with pytest.raises(ExchangeError, match="is a link, and could lead anywhere"):
             act()
     assert not [*private.iterdir()]
@@ -411,7 +417,7 @@ def test_names_of_files_do_not_reach_the_screen_as_they_are(folder: Path) -> Non
     content = files.seal("fedbo message 1", msgspec.msgpack.encode(raw))
     (home(folder) / "kind.fedbo").write_bytes(content)
     with pytest.warns(ExchangeWarning) as caught:
-        FolderExchange(folder).fetch(OURS)
+        heard(FolderExchange(folder))
     said = sorted(str(one.message) for one in caught)
     assert said[0].startswith(f"{home(folder)}/\\x1b[31mred\\n.fedbo was skipped")
     assert "kind.fedbo was skipped" in said[1] and r"'\x1b[31m'" in said[1]
@@ -432,6 +438,45 @@ def test_a_peer_that_was_heard_is_not_displaced_by_planted_files(
     assert unwarned(exchange) == [message()]
     FolderExchange(folder).publish(message(sequence=2))
     assert unwarned(exchange) == [message(sequence=2)]
+
+
+def test_files_of_other_programs_hide_no_newcomer(folder: Path) -> None:
+    """Such as the 60,000 that a program that synchronises has left there."""
+    for i in range(60_000):
+        (home(folder) / f".{i}").touch()
+    FolderExchange(folder).publish(message(sender="newcomer"))
+    exchange = FolderExchange(folder)
+    assert sequences(exchange) == {"newcomer": 1, "site-a": 1}  # a warning would be an error
+
+
+def test_who_has_gone_takes_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it was heard before."""
+    monkeypatch.setattr("fedbo.exchange.folder.MOST_FILES", 5)
+    exchange = FolderExchange(folder)
+    for i in range(4):
+        FolderExchange(folder).publish(message(sender=f"old-{i}"))
+    assert len(sequences(exchange)) == 5
+    for path in home(folder).glob("old-*"):
+        path.unlink()
+    for i in range(4):
+        FolderExchange(folder).publish(message(sender=f"new-{i}"))
+    assert sequences(exchange) == {"site-a": 1} | {f"new-{i}": 1 for i in range(4)}
+
+
+def test_what_has_not_changed_is_neither_read_nor_judged_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = FolderExchange(folder)
+    past = time.time() - 60
+    for path in (folder, home(folder)):
+        os.utime(path, (past, past))
+    before = exchange.fetch(OURS)
+    monkeypatch.setattr("fedbo.exchange.folder._names", None)
+    monkeypatch.setattr("fedbo.identity.border.verify", None)
+    assert exchange.fetch(OURS) is before
+    monkeypatch.undo()
+    FolderExchange(folder).publish(message(sequence=2))
+    assert sequences(exchange) == {"site-a": 2}
 
 
 def test_planted_folders_cost_next_to_nothing(folder: Path) -> None:
@@ -461,40 +506,29 @@ def test_all_folders_together_list_a_bounded_number_of_files(
 
 
 def test_folders_in_place_of_files_silence_nobody(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), new_keys()
-    exchange.publish(keys.sign(message()))
-    withdrawal = file_name("site-a", keys.public, "withdrawal")
-    (home(tmp_path) / withdrawal / "x").mkdir(parents=True)
-    assert exchange.withdraw(OURS, "site-a", keys) is True
-    assert [path.name for path in home(tmp_path).iterdir() if path.is_file()] == [withdrawal]
-    (home(tmp_path) / file_name("site-a", keys.public) / "x").mkdir(parents=True)
-    assert exchange.publish(keys.sign(message(sequence=2))) is True
-    assert unwarned(exchange) == [keys.sign(message(sequence=2))]
-
-
-def test_a_withdrawn_message_that_is_put_back_is_not_handed_out(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), new_keys()
-    exchange.publish(keys.sign(message()))
-    path = only_file(tmp_path)
-    copied = path.read_bytes()
-    exchange.withdraw(OURS, "site-a", keys)
-    path.write_bytes(copied)
-    assert exchange.fetch(OURS) == []
+    exchange = FolderExchange(tmp_path)
+    name = file_name("site-a", keys_of("site-a").public)
+    (home(tmp_path) / name / "x").mkdir(parents=True)
+    assert exchange.publish(message()) is True
+    assert unwarned(exchange) == [message()]
+    assert exchange.publish(withdrawal(message())) is True
+    assert [path.name for path in home(tmp_path).iterdir() if path.is_file()] == [name]
+    assert unwarned(exchange) == []
 
 
 def test_a_forged_withdrawal_withdraws_nothing(tmp_path: Path) -> None:
-    exchange, keys = FolderExchange(tmp_path), new_keys()
-    exchange.publish(keys.sign(message()))
-    header = {"fingerprint": bytes(OURS.fingerprint), "sender": "site-a"}
-    forged = Withdrawal(**header, sequence=2**32 - 1, key=keys.public, signature=bytes(64))
-    (home(tmp_path) / file_name("site-a", keys.public, "withdrawal")).write_bytes(seal(forged))
+    exchange, keys = FolderExchange(tmp_path), keys_of("site-a")
+    exchange.publish(message())
+    path, last = only_file(tmp_path), withdrawal(message(sequence=2**32 - 1))
+    path.write_bytes(seal(replace(last, signature=bytes(64))))
     with pytest.warns(ExchangeWarning, match="wrong signature"):
-        assert sequences(exchange) == {"site-a": 1}
-    assert exchange.publish(keys.sign(message(sequence=2))) is True
-    other = new_keys().sign(Withdrawal(**header, sequence=2**32 - 1))
-    (home(tmp_path) / file_name("site-a", keys.public, "withdrawal")).write_bytes(seal(other))
-    assert exchange.publish(keys.sign(message(sequence=3))) is True
-    assert unwarned(exchange) == [keys.sign(message(sequence=3))]
+        assert sequences(exchange) == {}
+    assert exchange.publish(message(sequence=2)) is True
+    other = withdrawal(message(sequence=2**32 - 1), new_keys())
+    assert other.key != keys.public
+    path.write_bytes(seal(other))
+    assert exchange.publish(message(sequence=3)) is True
+    assert unwarned(exchange) == [message(sequence=3)]
 
 
 # Many writers
@@ -556,7 +590,7 @@ threading.Thread(target=hold).start()
 held.wait()
 pid = os.fork()
 if not pid:
-    os._exit(0 if exchange.fetch(OURS) == [message()] else 1)
+    os._exit(0 if heard(exchange) == [message()] else 1)
 for _ in range(1200):
     ended, status = os.waitpid(pid, os.WNOHANG)
     if ended:
@@ -593,5 +627,5 @@ def test_a_full_disk_is_an_error_that_says_so_and_the_old_message_stays(tmp_path
         f"message 2 of 'site-a' was not put into {tmp_path}: File too large; "
         "free some space there, or raise the limit on the size of files\n"
     )
-    assert FolderExchange(tmp_path).fetch(federation) == [message(federation)]
+    assert heard(FolderExchange(tmp_path), federation) == [message(federation)]
     assert len(os.listdir(home(tmp_path, federation))) == 1

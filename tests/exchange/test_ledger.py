@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from contracts.exchange import OTHERS, OURS, child, ended, message, new_keys, together, unwarned
+from contracts.exchange import OTHERS, OURS, child, ended, heard, message, together, unwarned
 
 from fedbo import Federation
 from fedbo.exchange import (
@@ -24,7 +24,10 @@ from fedbo.exchange import (
 )
 from fedbo.exchange.ledger import NotOurs
 from fedbo.message import Kind
+from fedbo.testing.keys import keys_of, new_keys
 from fedbo.testing.parties import PLANE
+
+KEYS = keys_of("site-a")
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def test_a_line_says_everything(ledger: Ledger, tmp_path: Path, kind: Kind) -> N
         content=base64.b64encode(sent.encode()).decode(),
     )
     assert entry.message() == sent
-    assert exchange.fetch(federation) == [sent]
+    assert heard(exchange, federation) == [sent]
 
 
 # Retries and withdrawals
@@ -96,8 +99,9 @@ def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
 ) -> None:
     ledger.publish(exchange, message(sequence=3))
     ledger.publish(exchange, message(OTHERS["seed"], sequence=9))
-    assert ledger.withdraw(exchange, OURS, "site-a") is True
-    assert ledger.withdraw(exchange, OURS, "site-a") is False
+    with pytest.warns(ExchangeWarning, match="another federation is here"):
+        assert ledger.withdraw(exchange, OURS, "site-a", KEYS) is True
+    assert ledger.withdraw(exchange, OURS, "site-a", KEYS) is False
     assert unwarned(exchange) == []
     ledger.publish(exchange, message(sequence=3))
     assert told(ledger) == [
@@ -115,33 +119,27 @@ def test_a_withdrawal_is_told_and_what_is_sent_afterwards_is_told_again(
 # Whose message it is
 
 
-def test_only_a_signed_message_is_withdrawn_without_a_record(
+def test_without_a_record_a_message_is_withdrawn_with_its_key(
     ledger: Ledger, exchange: MemoryExchange
 ) -> None:
-    keys = new_keys()
-    exchange.publish(message(sequence=3))
-    with pytest.raises(NotOurs, match="another study or machine sent"):
-        ledger.withdraw(exchange, OURS, "site-a")
-    assert exchange.fetch(OURS) == [message(sequence=3)]
-    exchange.publish(keys.sign(message(sender="site-b")))
-    assert ledger.withdraw(exchange, OURS, "site-b", new_keys()) is False
-    assert ledger.withdraw(exchange, OURS, "site-b", keys, study="one") is True
-    assert told(ledger) == [("withdrawn", "site-b", 1)]
+    exchange.publish(message())
+    assert ledger.withdraw(exchange, OURS, "site-a", new_keys()) is False
+    assert heard(exchange) == [message()]
+    assert ledger.withdraw(exchange, OURS, "site-a", KEYS, study="one") is True
+    assert heard(exchange) == []
+    assert told(ledger) == [("withdrawn", "site-a", 1)]
 
 
-@pytest.mark.parametrize("signed", [False, True])
 def test_a_message_of_another_study_is_not_withdrawn(
-    ledger: Ledger, exchange: MemoryExchange, signed: bool
+    ledger: Ledger, exchange: MemoryExchange
 ) -> None:
-    keys = new_keys() if signed else None
-    sent = keys.sign(message()) if keys else message()
-    ledger.publish(exchange, sent, study="one")
+    ledger.publish(exchange, message(), study="one")
     assert ledger.read()[0].study == "one"
     with pytest.raises(NotOurs, match=r"another study or machine sent .* fedbo exchange withdraw"):
-        ledger.withdraw(exchange, OURS, "site-a", keys, study="two")
-    assert exchange.fetch(OURS) == [sent]
-    assert ledger.withdraw(exchange, OURS, "site-a", keys, study="one") is True
-    assert exchange.fetch(OURS) == []
+        ledger.withdraw(exchange, OURS, "site-a", KEYS, study="two")
+    assert heard(exchange) == [message()]
+    assert ledger.withdraw(exchange, OURS, "site-a", KEYS, study="one") is True
+    assert heard(exchange) == []
     assert ledger.read()[-1].study == "one"
     assert [one.action for one in ledger.read()] == ["sent", "withdrawn"]
 
@@ -159,7 +157,7 @@ def test_a_message_that_is_handed_out_is_recorded_once(
     ledger.publish(exchange, message())
     ledger.record(message())
     assert told(ledger) == [("handed out", "site-a", 1), ("sent", "site-a", 1)]
-    assert ledger.withdraw(exchange, OURS, "site-a") is True
+    assert ledger.withdraw(exchange, OURS, "site-a", KEYS) is True
 
 
 # Damage
@@ -200,16 +198,20 @@ def hopeless(tmp_path: Path) -> Iterator[dict[str, Path]]:
     """Paths at which nobody, root included, can write a log."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     yield {
         "in a file": tmp_path / "file" / "ledger.jsonl",
         "a folder": tmp_path / "folder",
         "a full disk": Path("/dev/full"),
         "a hole": Path("/dev/null"),
         "too long": tmp_path / ("x" * 300),
+        "no folder": tmp_path / "link" / "ledger.jsonl",
     }
 
 
-@pytest.mark.parametrize("where", ["in a file", "a folder", "a full disk", "a hole", "too long"])
+@pytest.mark.parametrize(
+    "where", ["in a file", "a folder", "a full disk", "a hole", "too long", "no folder"]
+)
 def test_what_cannot_be_written_down_is_not_sent(
     hopeless: dict[str, Path], exchange: MemoryExchange, where: str
 ) -> None:
@@ -217,22 +219,26 @@ def test_what_cannot_be_written_down_is_not_sent(
     said = r"message 1 of 'site-a' was not sent because it could not be recorded in .*: .*; "
     with pytest.raises(ExchangeError, match=said):
         ledger.publish(exchange, message())
-    assert exchange.fetch(OURS) == []
+    assert heard(exchange) == []
 
 
 @pytest.mark.parametrize("where", ["in a file", "a folder", "too long"])
-def test_without_a_record_only_what_is_signed_is_withdrawn(
+def test_without_a_record_to_read_nothing_is_withdrawn(
     hopeless: dict[str, Path], exchange: MemoryExchange, where: str
 ) -> None:
-    keys, ledger = new_keys(), Ledger(hopeless[where])
     exchange.publish(message())
     with pytest.raises(ExchangeError, match=r"nothing was withdrawn, because the ledger .* read"):
-        ledger.withdraw(exchange, OURS, "site-a")
-    assert exchange.fetch(OURS) == [message()]
-    exchange.publish(keys.sign(message()))
+        Ledger(hopeless[where]).withdraw(exchange, OURS, "site-a", KEYS)
+    assert heard(exchange) == [message()]
+
+
+def test_a_withdrawal_that_cannot_be_recorded_counts(
+    hopeless: dict[str, Path], exchange: MemoryExchange
+) -> None:
+    exchange.publish(message())
     with pytest.raises(ExchangeError, match="was withdrawn from memory, but this could not be"):
-        ledger.withdraw(exchange, OURS, "site-a", keys)
-    assert exchange.fetch(OURS) == [message()]
+        Ledger(hopeless["no folder"]).withdraw(exchange, OURS, "site-a", KEYS)
+    assert heard(exchange) == []
 
 
 def test_a_log_that_is_not_a_file_is_refused(exchange: MemoryExchange) -> None:
@@ -240,7 +246,7 @@ def test_a_log_that_is_not_a_file_is_refused(exchange: MemoryExchange) -> None:
     for act in (
         lambda: ledger.read(),
         lambda: ledger.publish(exchange, message()),
-        lambda: ledger.withdraw(exchange, OURS, "site-a"),
+        lambda: ledger.withdraw(exchange, OURS, "site-a", KEYS),
     ):
         with pytest.raises(ExchangeError, match="it is not a regular file"):
             act()
@@ -279,7 +285,7 @@ def test_what_was_not_delivered_is_told_so_and_again_when_it_is(
     (tmp_path / "drive").mkdir()
     assert told(ledger) == [("sent", "site-a", 1), ("undelivered", "site-a", 1)]
     ledger.publish(exchange, message())
-    assert exchange.fetch(OURS) == [message()]
+    assert heard(exchange) == [message()]
     assert told(ledger)[2:] == [("sent", "site-a", 1)]
 
 

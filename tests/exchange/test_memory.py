@@ -12,6 +12,7 @@ from fedbo.exchange import MemoryExchange
 
 class TestMemoryExchange(ExchangeContract):
     lists_all = False
+    knows_keys = False
 
     @pytest.fixture
     def exchange(self, tmp_path: Path) -> MemoryExchange:

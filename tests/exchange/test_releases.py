@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from contracts.exchange import child, ended, together
+from contracts.exchange import child, ended, heard, together
 from contracts.releases import contribution, private, record, released
 
 from fedbo import Federation
@@ -22,10 +22,12 @@ from fedbo.exchange import (
 )
 from fedbo.exchange.contributions import make_release
 from fedbo.privacy import BudgetSpent, Plan
+from fedbo.testing.keys import keys_of
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)
 NOBODY = (None,) * 20
+KEYS = keys_of("hub")
 
 
 @pytest.fixture
@@ -172,13 +174,13 @@ def members(agreed: Federation, exchange: Any, n: int = 5) -> None:
 def test_a_release_is_made_of_the_contributions_and_published(ledger: Ledger) -> None:
     exchange = MemoryExchange()
     members(OURS, exchange)
-    made, is_new = make_release(exchange, OURS, ledger)
+    made, is_new = make_release(exchange, OURS, ledger, KEYS)
     assert is_new and (made.members, made.trials, made.sequence) == (5, 50, 1)
-    assert exchange.fetch(OURS) == [made]
+    assert heard(exchange, OURS) == [made]
     assert [entry.action for entry in ledger.read()] == ["handed out", "sent"]
-    later, is_new = make_release(exchange, OURS, ledger)
+    later, is_new = make_release(exchange, OURS, ledger, KEYS)
     assert is_new and later.sequence == 2
-    assert exchange.fetch(OURS) == [later]
+    assert heard(exchange, OURS) == [later]
 
 
 def test_without_contributions_nothing_is_spent(ledger: Ledger) -> None:
@@ -187,7 +189,7 @@ def test_without_contributions_nothing_is_spent(ledger: Ledger) -> None:
     for given in (0, 5):
         members(strict, exchange, given)
         with pytest.raises(ExchangeError, match=f"memory has {given} contributions, none of them"):
-            make_release(exchange, strict, ledger)
+            make_release(exchange, strict, ledger, KEYS)
     assert ledger.read() == []
 
 
@@ -196,18 +198,18 @@ def test_a_recorded_release_is_published_before_another_one_is_made(ledger: Ledg
     exchange = MemoryExchange()
     members(OURS, exchange)
     recorded = record(ledger, OURS, exchange.contributions(OURS))
-    assert make_release(exchange, OURS, ledger) == (recorded, False)
-    assert exchange.fetch(OURS) == [recorded]
+    assert make_release(exchange, OURS, ledger, KEYS) == (recorded, False)
+    assert heard(exchange, OURS) == [recorded]
     assert ledger.releases(OURS) == [recorded]
-    assert make_release(exchange, OURS, ledger)[0].sequence == 2
+    assert make_release(exchange, OURS, ledger, KEYS)[0].sequence == 2
 
 
 def test_who_lost_the_ledger_learns_from_the_exchange(ledger: Ledger, tmp_path: Path) -> None:
     exchange = MemoryExchange()
     members(OURS, exchange)
-    first, _ = make_release(exchange, OURS, ledger)
+    first, _ = make_release(exchange, OURS, ledger, KEYS)
     other = Ledger(tmp_path / "new")
-    assert make_release(exchange, OURS, other)[0].sequence == 2
+    assert make_release(exchange, OURS, other, KEYS)[0].sequence == 2
     assert [one.sequence for one in other.releases(OURS)] == [1, 2]
     assert other.releases(OURS)[0] == first
 
@@ -219,9 +221,9 @@ def test_a_second_ledger_does_not_hide_what_was_released(ledger: Ledger) -> None
     record(ledger, OURS, NOBODY)
     exchange.publish(released(OURS, seed=5))
     with pytest.warns(ExchangeWarning, match="2 different releases with the number 1"):
-        assert make_release(exchange, OURS, ledger)[0].sequence == 3
+        assert make_release(exchange, OURS, ledger, KEYS)[0].sequence == 3
     with pytest.raises(BudgetSpent), pytest.warns(ExchangeWarning):
-        make_release(exchange, OURS, ledger)
+        make_release(exchange, OURS, ledger, KEYS)
 
 
 # Many processes, and kills
@@ -260,10 +262,11 @@ def test_processes_that_spend_at_once_share_one_budget(path: Path) -> None:
 
 KILLED = """
 import os, random, signal, time
+from fedbo.testing.keys import keys_of
 from contracts.releases import private, record
 from fedbo.privacy import Plan
 agreed = private(plan=Plan(epsilon=2.0, delta=1e-3, releases=10_000))
-agreed.fingerprint, Shared.of(agreed).cells
+agreed.fingerprint, Shared.of(agreed).cells, keys_of("hub")
 Ledger(sys.argv[1]).releases(agreed)
 rng = random.Random(int(sys.argv[2]))
 for number in range(int(sys.argv[3])):

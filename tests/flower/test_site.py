@@ -10,6 +10,7 @@ import pytest
 import fedbo
 from fedbo.flower.site import Site, SiteBusy, TrialsFailed, listen
 from fedbo.identity import KeyPair, KeyRefused
+from fedbo.testing.keys import keys_of
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
 
@@ -22,8 +23,8 @@ def make(folder, name="site-a", **options):
     return Site(folder / name, name, FEDERATION, **{"seed": 0, **options})
 
 
-def peer_message(name, federation=FEDERATION, best=0.7):
-    peer = fedbo.Agent(federation, name=name, seed=1)
+def peer_message(name, federation=FEDERATION, best=0.7, **options):
+    peer = fedbo.Agent(federation, name=name, seed=1, **{"keys": keys_of(name), **options})
     for _ in range(6):
         trial = peer.ask()
         peer.tell(trial, -abs(trial.params["x"] - best))
@@ -124,12 +125,13 @@ def test_if_all_trials_fail_the_server_hears_of_it(tmp_path):
 
 def test_one_bad_message_does_not_silence_the_others(tmp_path, caplog):
     other = fedbo.Federation({"x": fedbo.Float(0, 2)})
-    heard = [peer_message("b"), b"junk", peer_message("d", other), peer_message("c")]
+    bad = [b"junk", peer_message("d", other), peer_message("e", keys=None)]
+    heard = [peer_message("b"), *bad, peer_message("c")]
     site = make(tmp_path)
     with caplog.at_level(logging.WARNING, "flwr"):
         site.work(heard, 1, score)
     assert site.agent().inbox.senders == ["b", "c"]
-    assert caplog.text.count("site-a ignores a message") == 2
+    assert caplog.text.count("site-a ignores a message") == 3
 
 
 def test_what_is_no_longer_handed_out_is_forgotten():

@@ -14,11 +14,12 @@ import msgspec
 import pytest
 from contracts.hub_rows import ACTOR, AGREED, GIVEN, message, withdrawal
 from contracts.liar import free_port
-from hub.world import BINARY, HERE, World, key_given, problem
+from hub.world import BINARY, HERE, World, new_key, newcomer, problem, proof
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from fedbo.exchange.hub.memberships import Invitation
+from fedbo.exchange.hub.proof import change, hashed
 from fedbo.exchange.hub.wire import Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
@@ -30,6 +31,7 @@ from fedbo.hub.store.credentials import new_secret, new_token
 from fedbo.identity import KeyPair
 from fedbo.message.signed import MOST_AGENTS
 from fedbo.space import Float
+from fedbo.testing.keys import keys_of, new_keys
 
 OTHER = Federation(AGREED.space, **{**GIVEN, "seed": 4})
 
@@ -37,9 +39,9 @@ OTHER = Federation(AGREED.space, **{**GIVEN, "seed": 4})
 class Site:
     """A member of the federation ``liver``."""
 
-    def __init__(self, world: World, secret: str, name: str, keys: KeyPair | None = None) -> None:
-        self.world, self.name, self.keys = world, name, keys
-        self.token = world.enrol(secret, name, keys)
+    def __init__(self, world: World, secret: str, name: str) -> None:
+        self.world, self.name, self.keys = world, name, keys_of(name)
+        self.token = world.enrol(secret, name)
 
     def ask(self, method: str, path: str, **given: Any) -> Any:
         return self.world.ask(method, HERE + path, self.token, **given)
@@ -50,19 +52,29 @@ class Site:
     def fetch(self, cursor: str = "") -> Any:
         return self.world.fetch(self.token, cursor)
 
+    def nonce(self) -> str:
+        """Begin a change of the key."""
+        nonce: str = self.ask("POST", "/member/key").json()["nonce"]
+        return nonce
+
+    def rekey(self, new: KeyPair) -> dict[str, str]:
+        """Change the key; return what was sent."""
+        body = new_key(self.nonce(), self.name, self.keys, new)
+        assert self.ask("PUT", "/member/key", json=body).status_code == 204
+        self.keys = new
+        return body
+
 
 class Liver:
-    """A hub with a federation and three sites, one of which signs."""
+    """A hub with a federation and three sites."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.secret = world.federation("liver")
-        self.keys = KeyPair.generate()
-        self.a, self.b = Site(world, self.secret, "a"), Site(world, self.secret, "b")
-        self.signer = Site(world, self.secret, "signer", self.keys)
+        self.a, self.b, self.c = (Site(world, self.secret, name) for name in "abc")
 
-    def enrol(self, name: str, secret: str = "", **given: Any) -> Any:
-        body = {"secret": secret or self.secret, "name": name, **given}
+    def enrol(self, name: str, secret: str = "", keys: KeyPair | None = None) -> Any:
+        body = newcomer(secret or self.secret, name, keys)
         return self.world.ask("POST", "/v1/members", json=body)
 
     def members(self) -> dict[str, Any]:
@@ -92,8 +104,7 @@ def _too_many_agents(liver: Liver) -> Any:
 
 
 def _wrong_signature(liver: Liver) -> Any:
-    signed = message("signer", keys=liver.keys)
-    return liver.signer.put(msgspec.structs.replace(signed, signature=bytes(64)))
+    return liver.a.put(msgspec.structs.replace(message("a"), signature=bytes(64)))
 
 
 def _too_many_requests(liver: Liver) -> Any:
@@ -134,14 +145,14 @@ EXAMPLES: dict[str, Callable[[Liver], Any]] = {
     ),
     "not-found": lambda liver: liver.world.ask("GET", "/v1/nothing"),
     "wrong-method": lambda liver: liver.world.ask("PATCH", "/v1/members"),
-    "name-taken": lambda liver: liver.enrol("a"),
+    "name-taken": lambda liver: liver.enrol("a", keys=new_keys()),
     "too-many-agents": _too_many_agents,
     "too-large": lambda liver: liver.a.put(bytes(5000)),
     "wrong-name": lambda liver: liver.enrol("a/b"),
     "wrong-message": lambda liver: liver.a.put(b"nonsense"),
     "wrong-signature": _wrong_signature,
     "wrong-sender": lambda liver: liver.a.put(message("b")),
-    "wrong-key": lambda liver: liver.signer.put(message("signer")),
+    "wrong-key": lambda liver: liver.a.put(message("a", keys=new_keys())),
     "too-many-requests": _too_many_requests,
     "failed": _failed,
     "not-ready": _not_ready,
@@ -197,24 +208,24 @@ def test_what_is_no_message_is_refused(liver: Liver) -> None:
 def test_what_is_no_message_of_the_sender_is_refused(liver: Liver) -> None:
     assert liver.a.put(message("a", 5)).json() == {"out": True}
     belief = Federation(AGREED.space, **{**GIVEN, "kind": "belief"})
-    spoilt = message("signer", 6, keys=liver.keys).encode()
+    spoilt, keys = message("a", 6).encode(), new_keys()
+    unsigned = msgspec.structs.replace(message("a", 6), key=b"", signature=b"")
     before = liver.world.rows()
     for site, content, slug in (
         (liver.a, message("a", 6, agreed=OTHER), "wrong-message"),
         (liver.a, message("a", 6, agreed=Federation({"x": Float(0, 1)}, **GIVEN)), "wrong-message"),
         (liver.a, message("a", 6, fingerprint=belief.fingerprint), "wrong-message"),
-        (liver.a, message("a", 6, keys=liver.keys), "wrong-key"),
-        (liver.a, withdrawal("a", 9, liver.keys), "wrong-key"),
-        (liver.signer, message("signer", 6), "wrong-key"),  # not signed
-        (liver.signer, message("signer", 6, keys=KeyPair.generate()), "wrong-key"),
-        (liver.signer, withdrawal("signer", 9, KeyPair.generate()), "wrong-key"),
-        (liver.signer, spoilt[:-1] + bytes([spoilt[-1] ^ 1]), "wrong-signature"),
+        (liver.a, message("a", 6, keys=keys), "wrong-key"),
+        (liver.a, withdrawal("a", 9, keys), "wrong-key"),
+        (liver.a, message("a", 6, keys=liver.b.keys), "wrong-key"),
+        (liver.a, unsigned, "wrong-key"),
+        (liver.a, spoilt[:-1] + bytes([spoilt[-1] ^ 1]), "wrong-signature"),
         *((liver.a, message(name, 9), "wrong-sender") for name in ("b", "b/x", "a2", "A", "a /x")),
     ):
         answer = site.put(content)
         assert problem(answer) == slug and len(answer.text) < 1000
-    for method, sender in itertools.product(("GET", "DELETE"), ("b", "b/x", "", "/", "../b")):
-        answer = liver.a.ask(method, "/messages", params={"sender": sender})
+    for sender in ("b", "b/x", "", "/", "../b"):
+        answer = liver.a.ask("GET", "/messages", params={"sender": sender})
         assert problem(answer) == "wrong-sender"
     assert liver.world.rows() == before
 
@@ -223,7 +234,7 @@ def test_changed_bytes_never_make_the_hub_fail(liver: Liver) -> None:
     rng = random.Random(5)
     truths = [
         GOOD,
-        message("signer", 6, keys=liver.keys).encode(),
+        withdrawal("a", 6).encode(),
         msgspec.msgpack.encode(Wanted("a.5")),
     ]
     for i in range(300):
@@ -231,7 +242,7 @@ def test_changed_bytes_never_make_the_hub_fail(liver: Liver) -> None:
         for _ in range(rng.choice([1, 2, 8])):
             body[rng.randrange(len(body))] = rng.randrange(256)
         path, method = rng.choice([("/messages", "PUT"), ("/fetch", "POST")])
-        site = rng.choice([liver.a, liver.signer])
+        site = rng.choice([liver.a, liver.b])
         answer = site.ask(method, path, content=bytes(body), headers=BINARY)
         assert answer.status_code < 500, (i, answer.text)
 
@@ -246,11 +257,15 @@ def test_messages_are_published_fetched_listed_and_withdrawn(liver: Liver) -> No
     ((when, content),) = msgspec.msgpack.decode(answer.content)
     assert when > 1.7e9 and content == message("a", 1).encode()
     members = liver.members()
-    seen = [members[name]["seen"] for name in ("a", "b", "signer")]
+    seen = [members[name]["seen"] for name in "abc"]
     assert min(seen[:2]) > 1e9 and seen[2] == 1.0
-    gone = liver.a.ask("DELETE", "/messages", params={"sender": "a"})
-    assert gone.json() == {"out": False, "was_out": True}
-    assert liver.b.fetch(first.cursor).gone == (first.handed[0].number,)
+    gone = withdrawal("a", 1)
+    assert liver.a.put(gone).json() == {"out": True}
+    (handed,) = liver.b.fetch(first.cursor).handed
+    assert (handed.number, handed.content) == (first.handed[0].number, gone.encode())
+    assert not liver.b.fetch().handed  # it is only for those who have the message
+    assert liver.a.put(gone).json() == {"out": True}  # a retry
+    assert liver.a.put(message("a", 1)).json() == {"out": False}
 
 
 # Members
@@ -266,10 +281,10 @@ def test_invitations_are_made_opened_used_and_taken_back(both: Liver) -> None:
     assert Federation.from_toml(opened["file"]).fingerprint == invitation.fingerprint
     wrong = {"secret": invitation.secret, "name": "heart"}
     assert problem(world.ask("POST", "/v1/invitations/open", json=wrong)) == "not-invited"
-    enrolled = both.enrol("c", invitation.secret)
+    enrolled = both.enrol("d", invitation.secret)
     assert enrolled.status_code == 201
-    assert world.ask("GET", "/v1/session", enrolled.json()["token"]).json()["member"] == "c"
-    assert problem(both.enrol("d", invitation.secret)) == "not-invited"
+    assert world.ask("GET", "/v1/session", enrolled.json()["token"]).json()["member"] == "d"
+    assert problem(both.enrol("e", invitation.secret)) == "not-invited"
     with store.begin(world.engine) as connection:
         (row,) = store.invitations(connection, "liver")
         assert row.uses == 997
@@ -286,15 +301,15 @@ def test_a_member_rotates_its_token_changes_its_key_and_leaves(both: Liver) -> N
     old = both.a.token
     both.a.token = both.a.ask("POST", "/member/token").json()["token"]
     assert problem(both.world.ask("GET", HERE, old)) == "wrong-token"
-    keys = KeyPair.generate()
-    changed = both.a.ask("PUT", "/member/key", json=key_given("rekey", "a", both.a.token, keys))
-    assert changed.status_code == 204
+    keys = new_keys()
+    both.a.rekey(keys)
     assert not both.b.fetch().handed
     assert problem(both.a.put(message("a", 2))) == "wrong-key"
     assert both.a.put(message("a", 2, keys=keys)).json() == {"out": True}
     assert both.members()["a"]["key"] == str(keys)
     for bad in ("ed25519:AAAA", "x", "ed25519:" + "A" * 43):
-        assert problem(both.a.ask("PUT", "/member/key", json={"key": bad})) == "wrong-key"
+        body = new_key(both.a.nonce(), "a", keys, new_keys()) | {"key": bad}
+        assert problem(both.a.ask("PUT", "/member/key", json=body)) == "wrong-key"
     assert both.a.ask("DELETE", "/member").status_code == 204
     assert problem(both.a.ask("GET", "")) == "wrong-token"
     assert "a" not in both.members()
@@ -314,38 +329,56 @@ def test_a_revoked_token_stops_working_at_every_hub_at_once(tmp_path: Path) -> N
 
 
 def test_nobody_takes_the_key_of_another(world: World) -> None:
-    keys, own = KeyPair.generate(), KeyPair.generate()
+    keys, own = new_keys(), new_keys()
     secret, other = world.federation("liver"), world.federation("lung")
-    right = key_given("enrol", "a", secret, keys)
+    right = newcomer(secret, "a", keys)
     wrong = [
-        key_given("enrol", "a", secret, own)["proof"],
-        key_given("enrol", "b", secret, keys)["proof"],
-        key_given("enrol", "a", other, keys)["proof"],
-        key_given("enrol", "a", secret, keys, federation="lung")["proof"],
-        key_given("enrol", "a", secret, keys, agreed=OTHER)["proof"],
-        key_given("rekey", "a", secret, keys)["proof"],
+        newcomer(secret, "a", own)["proof"],
+        newcomer(secret, "b", keys)["proof"],
+        newcomer(other, "a", keys)["proof"],
+        newcomer(secret, "a", keys, federation="lung")["proof"],
+        newcomer(secret, "a", keys, agreed=OTHER)["proof"],
+        proof("rekey", "a", hashed(secret), keys)["proof"],
         message("a", keys=keys).signature.hex(),
         *("", "00", "x" * 128, "0" * 128),
     ]
-    for proof in wrong:
-        body = {"secret": secret, "name": "a", **right, "proof": proof}
-        assert problem(world.ask("POST", "/v1/members", json=body)) == "wrong-signature", proof
-    body = {"secret": secret, "name": "a", **right}
-    token = world.ask("POST", "/v1/members", json=body).json()["token"]
-    for proof in (
-        key_given("rekey", "a", token, KeyPair.generate())["proof"],
-        key_given("rekey", "b", token, own)["proof"],
-        key_given("rekey", "a", world.enrol(secret, "b"), own)["proof"],
-        key_given("enrol", "a", token, own)["proof"],
-    ):
-        given = {"key": str(own), "proof": proof}
-        answer = world.ask("PUT", HERE + "/member/key", token, json=given)
-        assert problem(answer) == "wrong-signature", proof
-    new, old = key_given("rekey", "a", token, own), key_given("rekey", "a", token, keys)["proof"]
-    change = "PUT", HERE + "/member/key", token  # who has only the token cannot
-    for given in (new, {"key": None}, new | {"old_proof": new["proof"]}):
-        assert problem(world.ask(*change, json=given)) == "wrong-signature"
-    assert world.ask(*change, json=new | {"old_proof": old}).status_code == 204
+    for each in wrong:
+        body = right | {"proof": each}
+        assert problem(world.ask("POST", "/v1/members", json=body)) == "wrong-signature", each
+    token = world.ask("POST", "/v1/members", json=right).json()["token"]
+    nonce = world.ask("POST", HERE + "/member/key", token).json()["nonce"]
+    signed = change(keys.public, own.public, bytes.fromhex(nonce))
+    put = "PUT", HERE + "/member/key", token
+    whole = new_key(nonce, "a", keys, own)
+    for field, by in (("proof", own), ("old_proof", keys)):
+        for each in (
+            proof("rekey", "a", signed, new_keys()),  # who has only the token cannot
+            proof("rekey", "a", signed, keys if by is own else own),
+            proof("rekey", "b", signed, by),
+            proof("rekey", "a", signed, by, federation="lung"),
+            proof("rekey", "a", signed, by, agreed=OTHER),
+            proof("enrol", "a", signed, by),
+            proof("rekey", "a", hashed(token), by),
+            proof("rekey", "a", change(own.public, keys.public, bytes.fromhex(nonce)), by),
+            proof("rekey", "a", change(keys.public, own.public, bytes(16)), by),
+        ):
+            answer = world.ask(*put, json=whole | {field: each["proof"]})
+            assert problem(answer) == "wrong-signature", (field, each)
+    assert world.ask(*put, json=whole).status_code == 204
+
+
+def test_a_change_of_the_key_cannot_be_repeated(both: Liver) -> None:
+    """Also if the member has its first key again: an observer with the token has seen it all."""
+    first, second = both.a.keys, new_keys()
+    seen = [both.a.rekey(second), both.a.rekey(first)]
+    for begun in (False, True):
+        for body in seen:
+            if begun:
+                both.a.nonce()
+            answer = both.a.ask("PUT", "/member/key", json=body)
+            assert problem(answer) == ("wrong-signature" if begun else "wrong-request")
+    assert both.members()["a"]["key"] == str(first)
+    assert both.a.put(message("a")).json() == {"out": True}
 
 
 def test_a_member_reads_only_its_own_lines_of_the_audit_log(
@@ -467,6 +500,7 @@ class Cast(NamedTuple):
     federation: str
     secret: str
     tokens: dict[str, str]
+    nonce: str  # with which the member may change its key
 
 
 Given = Callable[[Cast], dict[str, Any]]
@@ -492,19 +526,26 @@ MATRIX: dict[tuple[str, str], tuple[Given, tuple[int, ...]]] = {
     ("GET", "/healthz"): (_nothing, ANYONE),
     ("POST", "/v1/invitations/open"): (lambda cast: {"json": {"secret": cast.secret}}, ANYONE),
     ("POST", "/v1/members"): (
-        lambda cast: {"json": {"secret": cast.secret, "name": "newcomer"}},
+        lambda cast: {"json": newcomer(cast.secret, "newcomer", federation=cast.federation)},
         (201,) * 5,
     ),
     ("GET", FEDERATION): (_nothing, MEMBER),
     ("DELETE", FEDERATION + "/member"): (_nothing, GONE),
     ("POST", FEDERATION + "/member/token"): (_nothing, (401, 401, 201, 404, 401)),
-    ("PUT", FEDERATION + "/member/key"): (_json(key=None), GONE),
+    ("POST", FEDERATION + "/member/key"): (_nothing, (401, 401, 201, 404, 401)),
+    ("PUT", FEDERATION + "/member/key"): (
+        lambda cast: {
+            "json": new_key(
+                cast.nonce, "member", keys_of("member"), new_keys(), federation=cast.federation
+            )
+        },
+        GONE,
+    ),
     ("PUT", FEDERATION + "/messages"): (
         lambda cast: {"content": message("member", 2).encode()},
         MEMBER,
     ),
     ("GET", FEDERATION + "/messages"): (_nothing, MEMBER),
-    ("DELETE", FEDERATION + "/messages"): (lambda cast: {"params": {"sender": "member"}}, MEMBER),
     ("POST", FEDERATION + "/fetch"): (_bytes(Wanted()), MEMBER),
     ("GET", FEDERATION + "/audit"): (_nothing, MEMBER),
     ("GET", FEDERATION + "/overview"): (_nothing, MEMBER),
@@ -525,12 +566,13 @@ def cast_of(world: World) -> Cast:
     for role in ("member", "other", "revoked"):
         tokens[role] = world.enrol(secret, role)
     tokens["foreign"] = world.enrol(elsewhere, "member")
+    place = f"/v1/federations/{here}"
     for role in ("member", "other"):
-        place = f"/v1/federations/{here}"
         assert world.put(message(role), tokens[role], here=place).is_success
+    nonce = world.ask("POST", f"{place}/member/key", tokens["member"]).json()["nonce"]
     with store.begin(world.engine) as connection:
         store.revoke(connection, here, "revoked", actor=ACTOR)
-    return Cast(here, secret, tokens)
+    return Cast(here, secret, tokens, nonce)
 
 
 def test_every_endpoint_is_in_the_matrix(world: World) -> None:

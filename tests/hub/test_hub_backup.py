@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from contracts.hub_rows import ACTOR, AGREED, Filled, all_rows, fill, message
-from hub.world import HERE, World, problem
+from hub.world import HERE, World, newcomer, problem
 from sqlalchemy import Engine
 
 from fedbo.exchange.hub.memberships import Invitation
@@ -20,17 +20,19 @@ from fedbo.hub.names import command_line
 from fedbo.hub.store import HubError, begin, open_database
 from fedbo.hub.store.backup import backup, restore
 from fedbo.message import Message
+from fedbo.testing.keys import keys_of
 
 #: Each transaction adds one member, and takes one cursor; a backup must not show half of it.
 WRITE = """
-import sys
+import hashlib, sys
 from fedbo.hub import store
 from fedbo.hub.names import command_line
 engine = store.open_database(sys.argv[1])
 for i in range(100_000):
     with store.begin(engine) as connection:
         store.take_cursors(connection, 1)
-        store.enrol(connection, sys.argv[2], f"new-{i}")
+        name = f"new-{i}"
+        store.enrol(connection, sys.argv[2], name, hashlib.sha256(name.encode()).digest())
     print(i, flush=True)
 """
 
@@ -67,7 +69,8 @@ def test_a_backup_can_be_restored_into_either_database(
     assert old[1] != new[1] and old[2] == new[2]  # the generation
     with begin(other) as connection:  # it goes on: rows are numbered after those restored
         invited = store.invite(connection, "liver", actor=ACTOR).invitation
-        store.enrol(connection, Invitation.parse(invited).secret, "another")
+        key = keys_of("another").public
+        store.enrol(connection, Invitation.parse(invited).secret, "another", key)
         assert store.by_token(connection, filled.tokens["clinic"]) is not None
         store.create_federation(connection, "lung", AGREED, actor=ACTOR)
     assert all_rows(other)["member"][-1][0] > max(row[0] for row in before["member"])
@@ -106,7 +109,7 @@ def test_nobody_takes_part_after_a_restore_until_admitted(engine: Engine, tmp_pa
                 assert store.admit(connection, "liver", [name], actor=ACTOR) == 0
 
         assert [problem(answer) for answer in answers()] == ["suspended"] * 3
-        body = {"secret": filled.secret, "name": "new"}
+        body = newcomer(filled.secret, "new")
         assert problem(world.ask("POST", "/v1/members", json=body)) == "not-invited"
         admit("clinic")
         first = world.fetch(other)  # of itself only: nobody hears who is suspended

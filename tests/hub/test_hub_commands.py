@@ -18,6 +18,7 @@ from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.identity import KeyPair
 from fedbo.message.signed import key_text
+from fedbo.testing.keys import keys_of
 
 INVITATION = re.compile(r"[a-z0-9-]+\.[0-9a-f]{32}\.[\w-]{32}")
 CREATED = """\
@@ -80,7 +81,8 @@ def test_create_prints_an_invitation_with_which_one_can_join(place: Path) -> Non
     assert " ".join(text.split()) == " ".join(CREATED.split())
     engine = store.open_database(f"sqlite:///{place}/hub.db")
     with store.begin(engine) as connection:
-        enrolled = store.enrol(connection, Invitation.parse(invitation).secret, "clinic")
+        secret, key = Invitation.parse(invitation).secret, keys_of("clinic").public
+        enrolled = store.enrol(connection, secret, "clinic", key)
         assert Federation.from_toml(enrolled.file) == AGREED
     engine.dispose()
     create(code=1)
@@ -143,8 +145,9 @@ def test_open_invitations_are_listed_and_cancelled() -> None:
 def test_members_are_listed_revoked_and_removed(hub: str) -> None:
     assert f"liver 2 4 {AGREED.fingerprint}" in words("members")
     text = words("members", "liver")
-    assert re.search(r"clinic 2 2 \d+ bytes 14 \d+ seconds? [\w-]{8}…", text)
-    assert "not signed" in text and "left" not in text
+    for name in ("clinic", "Zürich 2"):
+        assert re.search(rf"{name} 2 2 \d+ bytes 14 \d+ seconds? [\w-]{{8}}…", text)
+    assert "left" not in text
     (row,) = run("invitations", "liver").splitlines()[2:]
     text = words("revoke", "liver", "Zürich 2")
     assert "fedbo hub remove liver 'Zürich 2'" in text
@@ -241,7 +244,8 @@ def test_private_releases(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = store.open_database(f"sqlite:///{place}/hub.db")
     with store.begin(engine) as connection:
         secret = Invitation.parse(invitation).secret
-        caller = store.by_token(connection, store.enrol(connection, secret, "a").token)
+        enrolled = store.enrol(connection, secret, "a", keys_of("a").public)
+        caller = store.by_token(connection, enrolled.token)
         assert caller is not None
         sent = contribution(agreed, "a")
         store.publish(connection, caller, sent, sent.encode())

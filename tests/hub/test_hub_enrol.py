@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from contracts.authority import Certified, Proxy, certify
-from contracts.exchange import OTHERS, OURS, M, message, new_keys
+from contracts.exchange import OTHERS, OURS, M, message, sequences, withdrawal
 from contracts.hub import HubProcess, Office
 
 from fedbo import Federation
@@ -15,6 +15,7 @@ from fedbo.exchange import ExchangeError, exchange_at
 from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
+from fedbo.testing.keys import keys_of, new_keys
 from fedbo.testing.parties import PLANE
 
 
@@ -43,31 +44,32 @@ def test_a_name_is_random_or_the_one_that_is_listed(hub: HubProcess, office: Off
     members = {"clinic": str(keys), "lab": str(new_keys())}
     office.create(name, Federation(PLANE, features=M, members=members))
     with pytest.raises(HubRefused) as caught:
-        enrol(hub.address, office.invite(name), "clinic", new_keys())
+        enrol(hub.address, office.invite(name), "clinic", keys=new_keys())
     assert caught.value.slug == "wrong-key"
     with pytest.raises(HubRefused):
-        enrol(hub.address, office.invite(name), "stranger", keys)
-    assert enrol(hub.address, office.invite(name), None, keys).member == "clinic"
+        enrol(hub.address, office.invite(name), "stranger", keys=keys)
+    assert enrol(hub.address, office.invite(name), None, keys=keys).member == "clinic"
     plain = f"plain-{secrets.token_hex(6)}"
     office.create(plain, OURS)
-    assert enrol(hub.address, office.invite(plain), None, keys).member.startswith("site-")
+    assert enrol(hub.address, office.invite(plain), None, keys=keys).member.startswith("site-")
 
 
 def test_an_invitation_that_is_not_valid_is_refused(
     hub: HubProcess, office: Office, liver: str
 ) -> None:
     invited = office.invite(liver)
-    wrong = invited._replace(secret="x" * 32)
+    wrong, keys = invited._replace(secret="x" * 32), new_keys()
     with pytest.raises(HubRefused) as caught:
-        enrol(hub.address, wrong, "clinic")
+        enrol(hub.address, wrong, "clinic", keys=keys)
     assert caught.value.slug == "not-invited" and wrong.secret not in str(caught.value)
     with pytest.raises(ValueError, match="not an invitation: expected NAME") as malformed:
-        enrol(hub.address, f"{invited.name}.{invited.secret}", "clinic")
+        enrol(hub.address, f"{invited.name}.{invited.secret}", "clinic", keys=keys)
     assert invited.secret not in str(malformed.value)
+    other = invited._replace(fingerprint=OTHERS["seed"].fingerprint)
     with pytest.raises(ValueError, match="not the one that the invitation is for"):
-        enrol(hub.address, invited._replace(fingerprint=OTHERS["seed"].fingerprint), "clinic")
+        enrol(hub.address, other, "clinic", keys=keys)
     with pytest.raises(ValueError, match=f"is for the federation '{liver}'"):
-        enrol(f"{hub.address}/lung", invited, "clinic")
+        enrol(f"{hub.address}/lung", invited, "clinic", keys=keys)
     assert Memberships().all() == []
 
 
@@ -106,15 +108,15 @@ def test_a_private_authority_is_trusted_if_a_variable_names_it(
     assert safe_hub.address.startswith("https://")
     invited = Office(safe_hub.db).invite("liver")
     with pytest.raises(ExchangeError, match=r"is not trusted .* set SSL_CERT_FILE to the file"):
-        enrol(safe_hub.address, invited, "clinic")
+        enrol(safe_hub.address, invited, "clinic", keys=new_keys())
     monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
     name = f"clinic {secrets.token_hex(3)}"
-    mine = enrol(safe_hub.address, invited, name)
+    mine = enrol(safe_hub.address, invited, name, keys=keys_of(name))
     exchange = exchange_at(safe_hub.address)
     assert exchange.publish(message(sender=name)) is True
-    assert name in {one.sender for one in exchange.fetch(OURS)}
-    for one in (exchange_at(mine.address), exchange):
-        assert one.withdraw(OURS, name) is (one is not exchange)
+    assert name in sequences(exchange)
+    assert exchange_at(mine.address).publish(withdrawal(message(sender=name))) is True
+    assert name not in sequences(exchange)
 
 
 @pytest.mark.parametrize("variable", ["https_proxy", "ALL_PROXY"])
@@ -126,7 +128,7 @@ def test_a_proxy_is_used_if_a_variable_names_it(
     name = f"clinic {secrets.token_hex(3)}"
     with Proxy() as proxy:
         monkeypatch.setenv(variable, proxy.address)
-        mine = enrol(safe_hub.address, invited, name)
+        mine = enrol(safe_hub.address, invited, name, keys=keys_of(name))
         exchange = exchange_at(safe_hub.address)
         assert exchange.publish(message(sender=name)) is True
         exchange.fetch(OURS)

@@ -13,20 +13,23 @@ from contracts.exchange import (
     OTHERS,
     OURS,
     ExchangeContract,
+    heard,
     message,
-    new_keys,
     sequences,
+    unwarned,
+    withdrawal,
 )
 from contracts.hub import HubProcess, OpenHub, new_postgresql
 from msgspec.structs import replace
 
-from fedbo import Message
-from fedbo.exchange import Exchange, ExchangeError, Identity, Ledger
+from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Identity, Ledger
 from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Memberships
+from fedbo.exchange.latest import Content
 from fedbo.message.message import MOST_PEERS
+from fedbo.testing.keys import keys_of
 
 #: What cannot be the name of a member.
 NO_MEMBERS = (".", "..", "../a", "/etc/passwd", " a ", "e\u0301", "/" * 64)
@@ -67,9 +70,12 @@ class HubContract(ExchangeContract):
     def peer(self, i: int) -> str:
         return f"peer-{i // 15:02}/{i % 15:02}"  # a member may have 16 agents
 
-    def put(self, exchange: Exchange, content: Message) -> None:
+    def put(self, exchange: Exchange, content: Content) -> None:
         assert isinstance(exchange, OpenHub)
         exchange.put(content)
+
+    def put_back(self, exchange: Exchange, content: Content) -> None:
+        self.put(exchange, content)
 
 
 class TestHubOnSQLite(HubContract):
@@ -93,25 +99,26 @@ def exchange(sqlite_hub: HubProcess) -> OpenHub:
     return OpenHub(sqlite_hub.address, sqlite_hub.db, f"t{secrets.token_hex(6)}")
 
 
-def joined(exchange: OpenHub, name: str = "site-a", key: bytes = b"") -> HubExchange:
+def joined(exchange: OpenHub, name: str = "site-a") -> HubExchange:
     """The hub as a member comes to it, who has joined the federation of these tests."""
     federation = exchange.come(OURS)
     for one in Memberships().at(HubUrl(exchange.url.base, federation)):
         Memberships().remove(one)
-    exchange.office.enrol(exchange.url.base, federation, name, key)
+    exchange.office.enrol(exchange.url.base, federation, name)
     return HubExchange(f"{exchange.url.base}/{federation}")
 
 
 def test_what_was_withdrawn_cannot_be_put_back_by_the_hub(exchange: OpenHub) -> None:
-    keys = new_keys()
-    mine = joined(exchange, key=keys.public)
-    sent = keys.sign(message(sequence=5))
-    assert mine.publish(sent) and mine.fetch(OURS) == [sent]
-    assert mine.withdraw(OURS, "site-a", keys) and mine.fetch(OURS) == []
+    mine = joined(exchange)
+    sent = message(sequence=5)
+    assert mine.publish(sent) and heard(mine) == [sent]
+    assert mine.publish(withdrawal(sent)) and heard(mine) == []
     exchange.put(sent)
-    assert mine.fetch(OURS) == []
-    later = keys.sign(message(sequence=6))
-    assert mine.publish(later) and mine.fetch(OURS) == [later]
+    with pytest.warns(ExchangeWarning, match="a later one of this sender was heard here before"):
+        assert heard(mine) == []
+    assert unwarned(HubExchange(mine.address)) == []  # nor by a program that starts later
+    later = message(sequence=6)
+    assert mine.publish(later) and heard(mine) == [later]
 
 
 def test_a_token_can_be_rotated_while_others_use_it(exchange: OpenHub) -> None:
@@ -136,7 +143,7 @@ def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
     for call in (
         lambda: stranger.fetch(OURS),
         lambda: stranger.publish(message()),
-        lambda: stranger.withdraw(OURS, "site-a"),
+        lambda: stranger.publish(withdrawal(message())),
         lambda: stranger.identity(OURS),
         stranger.holdings,
         stranger.member,
@@ -144,7 +151,7 @@ def test_who_is_no_member_learns_how_to_become_one(exchange: OpenHub) -> None:
         with pytest.raises(ExchangeError, match=r"not a member .* fedbo join .* --invite FILE"):
             call()
     mine = joined(exchange, "clinic")
-    assert mine.identity(OURS) == Identity("clinic", "")
+    assert mine.identity(OURS) == Identity("clinic", str(keys_of("clinic")))
     with pytest.raises(ExchangeError, match=f"not a member .*, only of {mine.address}: check the"):
         HubExchange("https://locahost:8765").fetch(OURS)
     with pytest.raises(ExchangeError, match=r"'liver' is not an agent of yours .* 'clinic/liver'"):
@@ -169,12 +176,12 @@ def test_of_very_many_peers_the_latest_are_held(exchange: OpenHub) -> None:
     mine = joined(exchange)
     names = [f"peer-{i:04}" for i in range(1300)]
     exchange.office.put(mine.url.federation, *(message(sender=name) for name in names))
-    assert [one.sender for one in mine.fetch(OURS)] == names[-MOST_PEERS:]
+    assert [*sequences(mine)] == names[-MOST_PEERS:]
     mine.publish(message())
-    held = {one.sender for one in mine.fetch(OURS)}
+    held = sequences(mine).keys()
     assert held == {"site-a", *names[1 - MOST_PEERS :]}
     exchange.office.take_back(mine.url.federation, names[-300:])
-    assert {one.sender for one in mine.fetch(OURS)} == held - {*names[-300:]}
+    assert sequences(mine).keys() == held - {*names[-300:]}
 
 
 def test_a_hub_that_was_killed_is_found_again(

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from contracts.exchange import OTHERS, OURS, message, new_keys, sequences
+from contracts.exchange import OTHERS, OURS, heard, message, sequences, unwarned
 from contracts.hub import HubProcess, Office
 from typer.testing import CliRunner, Result
 
 from fedbo import Federation
 from fedbo.cli import app as cli
-from fedbo.exchange import exchange_at
+from fedbo.exchange import ExchangeWarning, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.identity import KeyPair, Keyring
+from fedbo.testing.keys import new_keys
 from fedbo.testing.parties import PLANE
 
 FILE = Path("federation.toml")
@@ -83,10 +84,11 @@ def test_an_invitation_makes_a_member_and_says_what_to_do_next(liver: Liver) -> 
 
 
 def test_an_invitation_may_come_from_standard_input_or_a_file(liver: Liver) -> None:
-    result = invoke("join", liver.hub, "--invite", "-", "--unsigned", stdin=f"{liver.invitation}\n")
+    result = invoke("join", liver.hub, "--invite", "-", stdin=f"{liver.invitation}\n")
     assert result.exit_code == 0, result.output
     [mine] = Memberships().all()
-    assert mine.key == "" and mine.member.startswith("site-")
+    assert mine.key == str(KeyPair.load()) and mine.member.startswith("site-")
+    KeyPair.retire()
     Path("invitation.txt").write_text(f"{liver.invitation}\n")
     result = invoke("join", liver.hub, "--invite", "invitation.txt", "--name", "clinic")
     assert result.exit_code == 0, result.output
@@ -182,7 +184,7 @@ def test_a_listed_key_does_not_change_silently(liver: Liver) -> None:
 def test_a_list_does_not_speak_for_a_member_who_is_known(liver: Liver) -> None:
     joined(liver, "--name", "a")
     known, other = new_keys(), new_keys()
-    Keyring.user().admit(OURS, [known.sign(message(sender="clinic"))])
+    Keyring.user().judge(OURS, [message(sender="clinic", keys=known)])
     members = {"a": str(KeyPair.load()), "clinic": str(other)}
     listed = Federation(PLANE, features=5, seed=7, members=members)
     liver.office.update(liver.name, listed)
@@ -193,6 +195,65 @@ def test_a_list_does_not_speak_for_a_member_who_is_known(liver: Liver) -> None:
     assert invoke("identity", "trust", "clinic", other).exit_code == 0
     assert invoke("join", liver.place).exit_code == 0
     assert Federation.load(FILE).members == listed.members
+
+
+@pytest.mark.parametrize("how", ["heard", "listed", "listed when joining"])
+def test_a_swapped_key_is_noticed_in_every_folder(
+    liver: Liver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What this user knows does not depend on the federation file that lies in a folder."""
+    known, other = new_keys(), new_keys()
+    honest = {"a": str(KeyPair.load()), "clinic": str(known)}
+    listed, swapped = (
+        Federation(PLANE, features=5, seed=7, members=honest | {"clinic": str(key)})
+        for key in (known, other)
+    )
+    if how == "listed when joining":
+        liver.office.update(liver.name, listed)
+    joined(liver, "--name", "a")
+    if how == "listed":
+        liver.office.update(liver.name, listed)
+        assert invoke("join", liver.place).exit_code == 0
+    elif how == "heard":
+        liver.office.put(liver.name, message(sender="clinic", keys=known))
+        assert sequences(exchange_at(liver.place)) == {"clinic": 1}
+    liver.office.update(liver.name, swapped)
+    (folder := tmp_path / "another").mkdir()
+    monkeypatch.chdir(folder)
+    before = Memberships().all()
+    refresh = invoke("join", liver.place)
+    KeyPair.retire()
+    enrol = invoke(
+        "join",
+        liver.hub,
+        "--invite",
+        "-",
+        "--name",
+        "b",
+        stdin=str(liver.office.invite(liver.name)),
+    )
+    for result in (refresh, enrol):
+        assert result.exit_code == 1, result.output
+        assert f"'clinic' (known here by {known})" in said(result)
+        assert f"fedbo identity trust clinic {other}" in said(result)
+    assert [*folder.iterdir()] == [] and Memberships().all() == before
+
+
+def test_a_list_that_vanishes_does_not_open_its_names(liver: Liver) -> None:
+    known, other = new_keys(), new_keys()
+    members = {"a": str(KeyPair.load()), "clinic": str(known)}
+    liver.office.update(liver.name, Federation(PLANE, features=5, seed=7, members=members))
+    joined(liver, "--name", "a")
+    liver.office.update(liver.name, OURS)
+    assert invoke("join", liver.place, "--federation", "NEW").exit_code == 0
+    assert (ours := Federation.load("NEW")).members == {}
+    liver.office.put(liver.name, message(sender="clinic", sequence=9, keys=other))
+    exchange = exchange_at(liver.place)
+    with pytest.warns(ExchangeWarning, match="'clinic' is known here by"):
+        assert heard(exchange, ours) == []
+    sent = message(sender="clinic", keys=known)
+    liver.office.put(liver.name, sent)
+    assert unwarned(exchange, ours) == [sent]
 
 
 # What members do
@@ -210,31 +271,32 @@ def test_memberships_are_listed_without_tokens(liver: Liver) -> None:
 
 
 def test_a_token_is_rotated_and_not_shown(liver: Liver) -> None:
-    joined(liver, "--name", "clinic", "--unsigned")
+    joined(liver, "--name", "clinic")
     [before] = Memberships().all()
     result = invoke("hub", "rotate", liver.hub)
     [after] = Memberships().all()
     assert result.exit_code == 0 and "'clinic' has a new token" in said(result)
     assert before.token != after.token
     assert before.token not in result.output and after.token not in result.output
-    assert exchange_at(liver.hub).publish(message(sender="clinic")) is True
+    sent = message(sender="clinic", keys=KeyPair.load())
+    assert exchange_at(liver.hub).publish(sent) is True
 
 
 def test_a_key_is_replaced(liver: Liver) -> None:
-    joined(liver, "--name", "clinic", "--unsigned")
+    joined(liver, "--name", "clinic")
     for _ in range(2):
         result = invoke("hub", "rekey", liver.hub)
         assert result.exit_code == 0, result.output
         assert f"signed with {KeyPair.load()}" in said(result)
         key = KeyPair.retire()
     assert invoke("hub", "rekey", liver.hub).exit_code == 0 and KeyPair.load() != key
-    sent = KeyPair.load().sign(message(sender="clinic"))
+    sent = message(sender="clinic", keys=KeyPair.load())
     assert exchange_at(liver.hub).publish(sent) is True
 
 
 def test_whoever_leaves_has_left(liver: Liver) -> None:
-    joined(liver, "--name", "clinic", "--unsigned")
-    exchange_at(liver.hub).publish(message(sender="clinic"))
+    joined(liver, "--name", "clinic")
+    exchange_at(liver.hub).publish(message(sender="clinic", keys=KeyPair.load()))
     before = Memberships().all()[0]
     result = invoke("hub", "leave", liver.hub)
     assert result.exit_code == 0 and f"You have left {liver.place}" in said(result)
@@ -251,7 +313,8 @@ def test_whoever_leaves_has_left(liver: Liver) -> None:
 
 def test_of_several_memberships_one_is_named(liver: Liver) -> None:
     for name in ("clinic", "lab"):
-        joined(liver, "--name", name, "--unsigned")
+        joined(liver, "--name", name)
+        KeyPair.retire()
     result = invoke("hub", "leave", liver.place)
     assert result.exit_code == 1 and "2 memberships fit" in said(result)
     assert f"{liver.place} --name lab" in said(result)
@@ -260,8 +323,8 @@ def test_of_several_memberships_one_is_named(liver: Liver) -> None:
 
 
 def test_the_status_of_a_hub_is_shown(liver: Liver) -> None:
-    joined(liver, "--name", "clinic", "--unsigned")
-    exchange_at(liver.hub).publish(message(sender="clinic/a"))
+    joined(liver, "--name", "clinic")
+    exchange_at(liver.hub).publish(message(sender="clinic/a", keys=KeyPair.load()))
     result = invoke("exchange", "status", liver.hub, "--federation", FILE)
     assert result.exit_code == 0, result.output
     assert f"Exchange {liver.hub}" in said(result)

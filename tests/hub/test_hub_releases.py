@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 from contracts.hub_rows import ACTOR, message
-from hub.world import PLAN, Lung, World, contribution, private_federation, problem
+from hub.world import (
+    PLAN,
+    Lung,
+    World,
+    contribution,
+    newcomer,
+    private_federation,
+    problem,
+)
 from msgspec.structs import replace
 from sqlalchemy import update
 
 from fedbo.agent import Agent
-from fedbo.exchange.choice import withdrawal_of
 from fedbo.federation import Federation, Plan
 from fedbo.hub import service, store
 from fedbo.hub.problems import Refused
@@ -23,8 +30,9 @@ from fedbo.hub.service import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import HubError, begin, schema
 from fedbo.hub.store.backup import backup, restore
-from fedbo.identity import KeyPair
+from fedbo.identity import KeyPair, verify
 from fedbo.message import Release
+from fedbo.testing.keys import keys_of, new_keys
 
 AGREED = private_federation()
 
@@ -49,7 +57,9 @@ def put(lung: Lung, content: Any, who: str, **given: Any) -> Any:
 
 
 def test_a_whole_round_with_real_agents(both: Lung) -> None:
-    agents = {name: Agent(AGREED, name=name, seed=i) for i, name in enumerate(("a", "b", "c"))}
+    agents = {
+        name: Agent(AGREED, name=name, seed=i, keys=keys_of(name)) for i, name in enumerate("abc")
+    }
     for name, agent in agents.items():
         for _ in range(4):
             trial = agent.ask()
@@ -61,9 +71,9 @@ def test_a_whole_round_with_real_agents(both: Lung) -> None:
     both.tokens["new"] = both.world.enrol(both.secret, "new")
     (published,) = both.fetch("new")
     assert (published.sender, published.sequence, published.members) == ("hub", 1, 3)
-    newcomer = Agent(AGREED, name="new", seed=9)
-    assert newcomer.receive([published]) == 1
-    assert newcomer.ask().params
+    new = Agent(AGREED, name="new", seed=9)
+    assert new.receive([published.encode()]) == 1
+    assert new.ask().params
 
 
 def test_a_later_release_replaces_the_earlier(lung: Lung) -> None:
@@ -87,7 +97,7 @@ def test_what_is_not_a_contribution_is_refused(lung: Lung) -> None:
     for wrong in (message("a", agreed=plain), message("a", agreed=AGREED)):
         assert problem(put(lung, wrong, "a")) == "wrong-message"
     sent = contribution(AGREED, "a")
-    elsewhere = replace(sent, body=replace(sent.body, basis=b"abcd"))
+    elsewhere = keys_of("a").sign(replace(sent, body=replace(sent.body, basis=b"abcd")))
     for wrong in (elsewhere, contribution(AGREED, "a", cell=99)):  # which it would have to use
         assert problem(put(lung, wrong, "a")) == "wrong-message"
     lung.contribute("a")
@@ -106,18 +116,14 @@ def test_only_members_that_are_there_with_enough_trials_count(lung: Lung) -> Non
     assert put(lung, contribution(AGREED, "a/2", t_n=9), "a").json() == {"out": True}
     made = lung.make()
     assert (made.members, made.trials) == (1, 9)  # the agent of a with most trials
-    assert lung.ask("DELETE", "/messages", "a", params={"sender": "a/2"}).is_success
+    lung.withdraw(contribution(AGREED, "a/2"))
     assert lung.make().trials == 5
 
 
-def test_a_signed_contribution_that_was_withdrawn_does_not_count(lung: Lung) -> None:
-    keys = KeyPair.generate()
-    lung.tokens["d"] = lung.world.enrol(lung.secret, "d", keys)
-    sent = keys.sign(contribution(AGREED, "d"))
-    assert put(lung, sent, "d").json() == {"out": True}
-    lung.contribute("a")
+def test_a_contribution_that_was_withdrawn_does_not_count(lung: Lung) -> None:
+    lung.contribute("a", "b")
     assert lung.make().members == 2
-    assert put(lung, withdrawal_of(sent, keys), "d").json() == {"out": False, "was_out": True}
+    lung.withdraw(contribution(AGREED, "b"))
     assert [release.sequence for release in lung.fetch("a")] == [1]  # and no withdrawal
     assert lung.make().members == 1
 
@@ -142,7 +148,7 @@ def test_no_byte_of_a_contribution_is_in_any_answer(lung: Lung) -> None:
     assert len(answers) > 40
     for who, answer in answers:
         for name, sent in secret.items():
-            body = sent.y.tobytes()
+            body = sent.body.y.tobytes()
             pieces = {body[i : i + 8] for i in range(0, len(body), 4)}
             shown = [piece for piece in pieces if piece in answer.content]
             is_own = who == name and answer.request.url.path.endswith("/messages")
@@ -153,7 +159,7 @@ def test_no_byte_of_a_contribution_is_in_any_answer(lung: Lung) -> None:
 
 
 def test_nobody_can_have_the_name_of_who_makes_releases(lung: Lung) -> None:
-    body = {"secret": lung.secret, "name": "hub"}
+    body = newcomer(lung.secret, "hub", federation="lung", agreed=AGREED)
     assert problem(lung.world.ask("POST", "/v1/members", json=body)) == "name-taken"
 
 
@@ -211,21 +217,30 @@ def test_one_plan_has_one_federation(lung: Lung) -> None:
 # Signatures
 
 
-def test_releases_are_signed_with_the_key_of_the_hub(new_database: Callable[[str], str]) -> None:
-    keys = KeyPair.load()
+def test_releases_are_signed_with_the_key_of_the_hub(
+    new_database: Callable[[str], str], tmp_path: Path
+) -> None:
+    keys = KeyPair.own(tmp_path)
     with World(new_database("sqlite"), release_key=str(keys.path)) as world:
-        own = KeyPair.generate()
-        agreed = private_federation(members={"a": own.public, "hub": keys.public})
-        lung = Lung(world, agreed)
-        lung.tokens["a"] = world.enrol(lung.secret, "a", own)
-        assert put(lung, own.sign(contribution(agreed, "a")), "a").json() == {"out": True}
-        for wrong in (None, KeyPair.generate()):
-            with pytest.raises(Refused) as refused:
-                lung.make(keys=wrong)
-            assert refused.value.slug == "no-release-key"
-        lung.make(keys=world.service.keys)
+        members = {"a": keys_of("a").public, "hub": keys.public}
+        agreed = private_federation(members=members)
+        lung = Lung(world, agreed, "a")
+        lung.contribute("a")
+        with pytest.raises(Refused) as refused:
+            lung.make(keys=new_keys())
+        assert refused.value.slug == "no-release-key"
+        lung.make()
         (published,) = lung.fetch()
         assert published.key == keys.public
+        verify(published)
+
+
+def test_without_a_key_of_its_own_the_hub_signs_as_its_user(lung: Lung) -> None:
+    lung.contribute("a", "b")
+    lung.make()
+    (published,) = lung.fetch()
+    assert published.key == KeyPair.load().public
+    verify(published)
 
 
 def test_a_key_that_cannot_be_used(tmp_path: Path) -> None:
@@ -312,7 +327,7 @@ def test_after_a_restore_the_last_release_must_be_known(
         assert restored.refuses() == "suspended"
         with begin(world.engine) as connection:
             number = store.find_federation(connection, "lung").id
-            assert store.make_due_release(connection, number) is None
+            assert store.make_due_release(connection, number, keys=new_keys()) is None
             assert store.due_releases(connection) == []
         for wrong in (None, 0, 3):
             with pytest.raises(Refused), begin(world.engine) as connection:

@@ -18,7 +18,7 @@ import pytest
 from contracts.authority import certify
 from contracts.hub import SOURCE, HubProcess
 from contracts.hub_rows import message
-from hub.world import BINARY, HERE, problem
+from hub.world import BINARY, HERE, newcomer, problem
 
 from fedbo.exchange.hub.wire import News, Wanted
 from fedbo.federation import Federation
@@ -144,7 +144,7 @@ def test_slow_strangers_do_not_keep_members_out(hub: HubProcess) -> None:
 
     def enrol() -> httpx2.Response:
         with hub.client() as client:
-            return client.post("/v1/members", json={"secret": secret, "name": "new"})
+            return client.post("/v1/members", json=newcomer(secret, "new"))
 
     def is_full() -> bool:
         with hub.client() as client:
@@ -172,7 +172,7 @@ def test_answers_that_nobody_reads_have_a_limit(tmp_path: Path) -> None:
     with HubProcess(f"sqlite:///{tmp_path}/hub.db") as hub:
         secret = hub.federation("large", agreed)
         tokens = [hub.enrol(secret, f"m{n}") for n in range(12)]
-        place = {"federation": 1, "member": 1, "key": b"", "sequence": 1, "t_n": 1}
+        place = {"federation": 1, "member": 1, "key": b"?", "sequence": 1, "t_n": 1}
         made = {"is_out": True, "content": bytes(size), "changed": 0.0}
         rows = [{**place, **made, "sender": f"m0/{n}", "cursor": n + 1} for n in range(count)]
         with store.begin(hub.engine) as connection:

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from fedbo.exchange import ExchangeError
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
+from fedbo.testing.keys import keys_of
 
 HUB = "https://hub.example.org"
 TEMPLATE = (
     '{{"memberships": [{{"address": "https://hub.example.org", "federation": "liver", '
-    f'"member": "a", "fingerprint": "{OURS.fingerprint}", '
+    f'"member": "a", "fingerprint": "{OURS.fingerprint}", "key": "{keys_of("a")}", '
     '"token": "{token}"}}]}}'
 )
 
@@ -28,6 +29,7 @@ def membership(member: str = "clinic", federation: str = "liver", letter: str = 
         fingerprint=str(OURS.fingerprint),
         member=member,
         token="fedbo-m-" + letter * 43,
+        key=str(keys_of(member)),
     )
 
 

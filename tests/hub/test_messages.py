@@ -11,18 +11,18 @@ from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import messages, schema
 from fedbo.hub.store.messages import MOST_NAMES
-from fedbo.identity import KeyPair
 from fedbo.message import MOST_PEERS, Message, Withdrawal
 from fedbo.message.signed import MOST_AGENTS
+from fedbo.testing.keys import new_keys
 
 
 class Group(Desk):
     """Members of one federation."""
 
-    def __init__(self, engine: Engine, *names: str, keys: KeyPair | None = None) -> None:
+    def __init__(self, engine: Engine, *names: str) -> None:
         self.engine = engine
         self.secret = self.federation()
-        self.tokens = {name: self.enrol(self.secret, name, keys) for name in names}
+        self.tokens = {name: self.enrol(self.secret, name) for name in names}
 
     def caller(self, connection: Connection, name: str) -> store.Caller:
         return caller(connection, self.tokens[name])
@@ -49,7 +49,7 @@ class Group(Desk):
         """Put messages of nobody into the table."""
         with store.begin(self.engine) as connection:
             cursors = store.take_cursors(connection, 1, count)
-            common = {"federation": 1, "key": b"", "sequence": 1, "t_n": 1, "is_out": True}
+            common = {"federation": 1, "key": b"?", "sequence": 1, "t_n": 1, "is_out": True}
             rows = [
                 {**common, "sender": f"many/{n}", "content": b"%d" % n, "cursor": n, "changed": 1.0}
                 for n in cursors
@@ -76,43 +76,44 @@ def test_a_cursor_that_means_nothing_gets_everything(group: Group, cursor: str) 
 
 
 def test_a_withdrawal_stays(engine: Engine) -> None:
-    keys = KeyPair.generate()
-    group = Group(engine, "a", keys=keys)
-    kept = message("a", 1, keys=keys)
+    group = Group(engine, "a")
+    kept = message("a", 1)
     group.publish(kept)
     cursor = group.fetch().cursor
-    assert group.publish(withdrawal("a", 1, keys))
+    assert group.publish(withdrawal("a", 1))
     assert group.out() == []
     (handed,) = group.fetch(cursor).handed
     assert Withdrawal.decode(handed.content).sequence == 1
     assert not group.publish(kept)  # nobody can put it back
-    assert not group.publish(withdrawal("a", 1, keys))  # there was nothing to withdraw
-    assert group.publish(message("a", 2, keys=keys))
-    assert not group.publish(withdrawal("a", 1, keys))  # an old one
+    assert group.publish(withdrawal("a", 1))  # a retry
+    assert not group.fetch(group.fetch().cursor).handed
+    assert group.publish(message("a", 2))
+    assert not group.publish(withdrawal("a", 1))  # an old one
     assert group.out() == ["a 2"]
 
 
 def test_signed_messages_of_a_member_that_left_cannot_be_put_back(engine: Engine) -> None:
-    keys = KeyPair.generate()
-    group = Group(engine, "a", keys=keys)
-    kept = message("a", 5, keys=keys)
+    group = Group(engine, "a")
+    kept = message("a", 5)
     group.publish(kept)
     cursor = group.fetch().cursor
     with store.begin(engine) as connection:
         store.leave(connection, group.caller(connection, "a"))
     assert group.out() == [] and group.fetch(cursor).gone
-    group.tokens["a"] = group.enrol(group.secret, "a", keys)
+    group.tokens["a"] = group.enrol(group.secret, "a")
     assert not group.publish(kept)
-    assert group.publish(message("a", 6, keys=keys))
+    assert group.publish(message("a", 6))
 
 
 def test_what_changed_since_the_request_was_identified(engine: Engine) -> None:
-    keys = KeyPair.generate()
-    group = Group(engine, "a", keys=keys)
-    signed = message("a", 1, keys=keys)
+    group = Group(engine, "a")
+    signed = message("a", 1)
     with store.begin(engine) as connection:
         early = group.caller(connection, "a")
-        store.rekey(connection, early, None)
+        nonce = store.new_nonce(connection, early)
+        proved: list[bytes] = []
+        store.rekey(connection, early, new_keys().public, proved.append)
+    assert proved == [nonce]
     with pytest.raises(Refused) as refused, store.begin(engine) as connection:
         store.publish(connection, early, signed, signed.encode())
     assert refused.value.slug == "wrong-key"
@@ -170,9 +171,7 @@ def test_the_agents_of_a_member_have_so_many_names(
     assert MOST_NAMES > MOST_AGENTS
     monkeypatch.setattr(messages, "MOST_NAMES", 3)
     for number in range(3):
-        group.publish(message(f"a/{number}"))
-        with store.begin(group.engine) as connection:
-            store.withdraw(connection, group.caller(connection, "a"), f"a/{number}")
+        group.publish(message(f"a/{number}"), withdrawal(f"a/{number}", 1))
     with pytest.raises(Refused):
         group.publish(message("a/one-more"))
     assert group.publish(message("a/0", 2))

@@ -18,6 +18,7 @@ from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.hub.store import HubError, begin, migrations, open_database, schema
 from fedbo.hub.store.backup import backup, restore, upgrade
+from fedbo.testing.keys import keys_of
 
 FIRST, OTHERS = "0001", ("postgresql", "sqlite")
 
@@ -156,7 +157,8 @@ def _check_usable(engine: Engine, old: Old) -> None:
         member = caller(connection, old.tokens["Zürich 2"])
         assert store.by_session(connection, store.log_in(connection, member)) == member
         invited = store.invite(connection, "liver", actor=ACTOR).invitation
-        store.enrol(connection, Invitation.parse(invited).secret, "another")
+        key = keys_of("another").public
+        store.enrol(connection, Invitation.parse(invited).secret, "another", key)
         assert store.prune(connection, 1e11, actor=ACTOR) > 5
     with pytest.raises(Exception, match="append-only"), begin(engine) as connection:
         connection.execute(text("DELETE FROM audit"))

@@ -18,6 +18,7 @@ from fedbo.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.store import schema
 from fedbo.message import Message
+from fedbo.testing.keys import keys_of
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +184,7 @@ def test_a_private_federation_shows_its_releases(page: Page, hub: HubProcess) ->
     card = page.get_by_role("region", name="Private releases")
     expect(card).to_contain_text("Made: 0 of 2 planned.")
     with store.begin(hub.engine) as connection:
-        store.make_release(connection, site.name, actor=ACTOR)
+        store.make_release(connection, site.name, actor=ACTOR, keys=keys_of("hub"))
     expect(card).to_contain_text("Made: 1 of 2 planned, the last one just now.")
 
 

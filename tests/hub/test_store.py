@@ -34,6 +34,7 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.store import HubError, begin, open_database, schema, unusable
 from fedbo.identity import KeyPair
 from fedbo.space import Float
+from fedbo.testing.keys import keys_of, new_keys
 
 OPEN = "import sys; from fedbo.hub.store import open_database; open_database(sys.argv[1]).dispose()"
 KEYS = KeyPair.generate()
@@ -57,7 +58,7 @@ def test_numbers_of_deleted_rows_are_not_given_again(engine: Engine) -> None:
     for _ in range(2):
         with begin(engine) as connection:
             secret = liver(connection) if not numbers else secret
-            store.enrol(connection, secret, "anna")
+            store.enrol(connection, secret, "anna", KEYS.public)
             numbers.append(store.members(connection, "liver").rows[0].id)
             store.remove(connection, "liver", "anna", actor=ACTOR)
     assert numbers[1] > numbers[0]
@@ -187,7 +188,7 @@ def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> Non
     lines = store.latest_lines(connection, "liver", 10)
     assert [line.action for line in lines] == ["updated", "invited", "created"]
     with refused("wrong-name"):
-        store.enrol(connection, secret, "b")
+        store.enrol(connection, secret, "b", KEYS.public)
     with refused("wrong-federation"):
         other = Federation({"x": Float(0, 2)}, **GIVEN)
         store.update_federation(connection, "liver", other, actor=ACTOR)
@@ -195,11 +196,11 @@ def test_only_the_list_of_members_can_be_replaced(connection: Connection) -> Non
 
 @pytest.mark.parametrize(
     ("uses", "key", "expected"),
-    [(5, None, 3 * ["not-invited"]), (10, KEYS.public, 7 * ["key-taken"])],
+    [(5, None, 3 * ["not-invited"]), (10, KEYS, 7 * ["key-taken"])],
     ids=["more than invited", "one key"],
 )
 def test_those_who_enrol_at_the_same_moment(
-    database_url: str, uses: int, key: bytes | None, expected: list[str]
+    database_url: str, uses: int, key: KeyPair | None, expected: list[str]
 ) -> None:
     engine = open_database(database_url)
     with begin(engine) as connection:
@@ -210,7 +211,7 @@ def test_those_who_enrol_at_the_same_moment(
         start.wait()
         try:
             with begin(engine) as connection:
-                store.enrol(connection, secret, name, key)
+                store.enrol(connection, secret, name, (key or keys_of(name)).public)
         except Refused as error:
             slugs.append(error.slug)
 
@@ -227,12 +228,15 @@ def test_whoever_has_seen_a_cursor_has_seen_all_below(database_url: str) -> None
     engine = open_database(database_url)
     with begin(engine) as connection:
         secret = liver(connection)
-        tokens = [store.enrol(connection, secret, f"site-{n}").token for n in range(4)]
+        names = [f"site-{n}" for n in range(4)]
+        tokens = [
+            store.enrol(connection, secret, name, keys_of(name).public).token for name in names
+        ]
 
     def work(n: int) -> None:
         for sequence in range(1, 10):
             with begin(engine) as connection:
-                publish(connection, tokens[n], message(f"site-{n}", sequence))
+                publish(connection, tokens[n], message(names[n], sequence))
 
     cursor, latest = "", dict[int, bytes]()
 
@@ -272,23 +276,27 @@ def test_keys_that_are_not_safe(connection: Connection) -> None:
             store.enrol(connection, secret, "a", key)
 
 
+def rekey(connection: Connection, own: store.Caller, key: bytes) -> None:
+    """Change a member's key, as if both keys had signed that."""
+    store.new_nonce(connection, own)
+    store.rekey(connection, own, key, lambda nonce: None)
+
+
 def test_one_key_has_one_name_in_a_federation(connection: Connection) -> None:
     """One party would vote several times."""
-    secret, other = liver(connection), KeyPair.generate().public
+    secret, other = liver(connection), new_keys().public
     first = store.enrol(connection, secret, "a", KEYS.public)
     second = caller(connection, store.enrol(connection, secret, "b", other).token)
-    store.enrol(connection, secret, "unsigned")
-    store.enrol(connection, secret, "unsigned, too")
     for is_revoked in (False, True):
         with refused("key-taken"):
             store.enrol(connection, secret, "c", KEYS.public)
         with refused("key-taken"):
-            store.rekey(connection, second, KEYS.public)
+            rekey(connection, second, KEYS.public)
         if not is_revoked:
             store.revoke(connection, "liver", "a", actor=ACTOR)
     store.remove(connection, "liver", "a", actor=ACTOR)
     assert store.enrol(connection, secret, "c", KEYS.public).token != first.token
-    store.rekey(connection, second, None)
+    rekey(connection, second, new_keys().public)
     store.create_federation(connection, "lung", AGREED, actor=ACTOR)
     invited = store.invite(connection, "lung", actor=ACTOR).invitation
     store.enrol(connection, Invitation.parse(invited).secret, "a", KEYS.public)

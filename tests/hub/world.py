@@ -16,7 +16,7 @@ import pytest
 from contracts.hub_rows import ACTOR, AGREED, Desk
 from sqlalchemy import Engine, select
 
-from fedbo.exchange.hub.proof import Statement, hashed
+from fedbo.exchange.hub.proof import Statement, change, hashed
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation, Plan
 from fedbo.federation.shared import Shared
@@ -24,10 +24,12 @@ from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.problems import Refused
 from fedbo.hub.records import ReleaseInfo, ReleaseLedger
+from fedbo.hub.service import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import schema
 from fedbo.identity import KeyPair
 from fedbo.message import Message, Release, Withdrawal
+from fedbo.testing.keys import keys_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Starlette, about anyio
@@ -108,7 +110,7 @@ class World(Desk):
 
 
 class Lung:
-    """The federation ``lung`` with a privacy plan, and members without keys."""
+    """The federation ``lung`` with a privacy plan, and members."""
 
     def __init__(self, world: World, agreed: Federation, *names: str) -> None:
         self.world, self.agreed = world, agreed
@@ -125,6 +127,12 @@ class Lung:
             made = contribution(self.agreed, name, sequence, **given)
             answer = self.world.put(made, self.tokens[name], here=self.here)
             assert answer.json() == {"out": True}, answer.text
+
+    def withdraw(self, sent: Message) -> None:
+        header = {"fingerprint": sent.fingerprint, "sender": sent.sender}
+        gone = keys_of(sent.sender).sign(Withdrawal(sequence=sent.sequence, **header))
+        token = self.tokens[sent.sender.partition("/")[0]]
+        assert self.world.put(gone, token, here=self.here).json() == {"out": True}
 
     def fetch(self, who: str = "a", cursor: str = "") -> list[Release]:
         """Return the releases that a member is handed out; fail if it gets anything else."""
@@ -143,6 +151,7 @@ class Lung:
 
     def make(self, *, keys: KeyPair | None = None, number: int | None = None) -> ReleaseInfo:
         """Make a release as the command line does."""
+        keys = keys or release_keys(self.world.service.settings)
         with store.begin(self.world.engine) as connection:
             return store.make_release(connection, "lung", actor=ACTOR, keys=keys, number=number)
 
@@ -161,9 +170,9 @@ def private_federation(plan: Plan = PLAN, **given: Any) -> Federation:
 def contribution(
     agreed: Federation, sender: str, sequence: int = 1, *, cell: int = 0, t_n: int = 5
 ) -> Message:
-    """Return a contribution with a shape that depends on the sender and the sequence."""
+    """Return a signed contribution with a shape that depends on the sender and the sequence."""
     rng = np.random.default_rng([sequence, *sender.encode()])
-    return Message.of_contribution(
+    made = Message.of_contribution(
         rng.standard_normal(Shared.of(agreed).shape_coordinates),
         cell,
         basis=Shared.of(agreed).basis.digest,
@@ -172,20 +181,34 @@ def contribution(
         sequence=sequence,
         t_n=t_n,
     )
+    return keys_of(sender).sign(made)
 
 
-def key_given(
+def newcomer(secret: str, name: str, keys: KeyPair | None = None, **given: Any) -> dict[str, str]:
+    """Return the body of a request to enrol, with the key of the name if no other is given."""
+    return {"secret": secret, "name": name, **proof("enrol", name, hashed(secret), keys, **given)}
+
+
+def proof(
     purpose: Literal["enrol", "rekey"],
     member: str,
-    secret: str,
-    keys: KeyPair,
+    signed: bytes,
+    keys: KeyPair | None = None,
     *,
     federation: str = "liver",
     agreed: Federation = AGREED,
 ) -> dict[str, str]:
-    """Return a key and its proof, as a request has them that gives a secret or a token."""
-    shared = federation, agreed.fingerprint, member, hashed(secret)
-    return {"key": str(keys), "proof": Statement(purpose, *shared).sign(keys)}
+    """Return a key and the proof that a member has it."""
+    keys = keys or keys_of(member)
+    statement = Statement(purpose, federation, agreed.fingerprint, member, signed)
+    return {"key": str(keys), "proof": statement.sign(keys)}
+
+
+def new_key(nonce: str, member: str, old: KeyPair, new: KeyPair, **given: Any) -> dict[str, str]:
+    """Return the body of a request to change a key."""
+    signed = change(old.public, new.public, bytes.fromhex(nonce))
+    by_old = proof("rekey", member, signed, old, **given)["proof"]
+    return {**proof("rekey", member, signed, new, **given), "old_proof": by_old}
 
 
 def problem(response: httpx2.Response) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fedbo.identity import KeyPair, KeyRefused, keys, verify
+from fedbo.identity import KeyPair, KeyRefused, verify
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 from fedbo.message.message import Weights
 
@@ -125,13 +125,3 @@ def test_signed_messages_travel_and_have_one_spelling() -> None:
     assert longer != data
     with pytest.raises(MessageRefused, match="another encoding"):
         Message.decode(longer)
-
-
-def test_without_the_package_a_signature_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed = KeyPair.generate().sign(message())
-    monkeypatch.setattr(keys, "is_installed", lambda: False)
-    monkeypatch.setattr(keys, "_valid", set())
-    with pytest.raises(MessageRefused, match=r"pip install 'fedbo\[identity\]'"):
-        verify(signed)
-    with pytest.raises(KeyRefused, match=r"pip install 'fedbo\[identity\]'"):
-        KeyPair.load()

@@ -38,7 +38,7 @@ def target(scene: Scene) -> fedbo.Agent:
 
 def values(scene: Scene, message: fedbo.Message) -> np.ndarray:
     """The mean of a message at all points."""
-    return scene.points @ message.nu.astype(float)
+    return scene.points @ message.body.nu.astype(float)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

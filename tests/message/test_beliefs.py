@@ -44,18 +44,18 @@ def test_variances_are_those_of_the_covariance_that_was_sent() -> None:
     messages = [message(i, t_n=t_n) for i, t_n in enumerate([1, 5, 39, 40, 41, 300])]
     inbox = filled(*messages)
     for row, sent in enumerate(messages):
-        C = sent.covariance.astype(np.float64)
+        C = sent.body.covariance.astype(np.float64)
         dense = np.einsum("nm,mk,nk->n", Phi, C, Phi)
         R_phi = Phi @ inbox.R[row].T.astype(np.float64)
         np.testing.assert_allclose(1.0 - (R_phi**2).sum(axis=1), dense, atol=2e-6)
         np.testing.assert_allclose(covariance(inbox, row), C, atol=2e-6)
-        np.testing.assert_array_equal(inbox.nu[row], sent.nu)
-        assert inbox.incumbents[row] == sent.incumbent
+        np.testing.assert_array_equal(inbox.nu[row], sent.body.nu)
+        assert inbox.incumbents[row] == sent.body.incumbent
 
 
 def test_a_reduction_has_no_more_rows_than_observations() -> None:
     for t_n in (1, 5, 20):
-        R = reduction(message(0, t_n=t_n)).astype(np.float64)
+        R = reduction(message(0, t_n=t_n).body).astype(np.float64)
         assert len(R) <= t_n
         G = R @ R.T
         np.testing.assert_allclose(G, np.diag(np.diag(G)), atol=1e-6)
@@ -64,7 +64,8 @@ def test_a_reduction_has_no_more_rows_than_observations() -> None:
 
 def test_what_no_belief_can_be_is_clipped() -> None:
     header = {"fingerprint": bytes(16), "sender": "a", "sequence": 1, "t_n": 1}
-    R = reduction(Message.of_belief(np.zeros(3), np.diag([4.0, -3.0, 0.5]), 0.0, **header))
+    sent = Message.of_belief(np.zeros(3), np.diag([4.0, -3.0, 0.5]), 0.0, **header)
+    R = reduction(sent.body)
     np.testing.assert_allclose(np.eye(3) - R.T @ R, np.diag([1.0, 0.0, 0.5]), atol=1e-6)
 
 
@@ -73,10 +74,10 @@ def test_a_draw_is_the_mean_plus_the_symmetric_root_of_the_covariance_times_nois
     name = int.from_bytes(hashlib.sha256(b"peer-3").digest()[:8], "big")
     seeds = (np.random.SeedSequence(ENTROPY, spawn_key=(3, use, name, 5)) for use in (0, 1))
     Z = [np.random.default_rng(seed).standard_normal((7, M)) for seed in seeds]
-    root = sqrtm(sent.covariance.astype(np.float64)).real
+    root = sqrtm(sent.body.covariance.astype(np.float64)).real
     inbox = filled(message(0, t_n=30), sent)
-    np.testing.assert_allclose(inbox.omega[1], sent.nu + Z[0][0] @ root, atol=1e-5)
-    np.testing.assert_allclose(inbox.draws(7)[1], sent.nu + Z[1] @ root, atol=1e-5)
+    np.testing.assert_allclose(inbox.omega[1], sent.body.nu + Z[0][0] @ root, atol=1e-5)
+    np.testing.assert_allclose(inbox.draws(7)[1], sent.body.nu + Z[1] @ root, atol=1e-5)
 
 
 def test_draws_depend_on_entropy_sender_and_sequence_only() -> None:

@@ -61,10 +61,10 @@ def test_weights_come_back_bit_for_bit(
     data = message.encode()
     again = Message.decode(data)
     assert again == message and again.encode() == data
-    assert again.omega.tobytes() == omega.tobytes() and again.omega.dtype == np.float32
+    assert again.body.omega.tobytes() == omega.tobytes() and again.body.omega.dtype == np.float32
     assert (again.sender, again.sequence, again.t_n) == (sender, sequence, t_n)
     assert (message.kind, message.nbytes) == ("weights", len(data))
-    assert message.M == message.parameters == len(omega)
+    assert message.body.M == message.parameters == len(omega)
 
 
 @given(
@@ -77,10 +77,10 @@ def test_a_belief_comes_back_symmetric(root: np.ndarray[Any, Any], incumbent: fl
     header: dict[str, Any] = {"sender": "b", "sequence": 2, "t_n": 3}
     message = Message.of_belief(nu, square, incumbent, fingerprint=bytes(16), **header)
     again = Message.decode(bytearray(message.encode()))
-    assert again == message and (len(root), "belief") == (again.M, again.kind)
-    np.testing.assert_array_equal(again.covariance, square.astype(np.float32))
-    np.testing.assert_array_equal(again.nu, nu.astype(np.float32))
-    assert again.incumbent == incumbent
+    assert again == message and (len(root), "belief") == (again.body.M, again.kind)
+    np.testing.assert_array_equal(again.body.covariance, square.astype(np.float32))
+    np.testing.assert_array_equal(again.body.nu, nu.astype(np.float32))
+    assert again.body.incumbent == incumbent
     _, *parts = msgspec.msgpack.decode(message.encode())[-1]
     numbers = [len(part) // 4 if isinstance(part, bytes) else 1 for part in parts]
     assert message.parameters == sum(numbers)
@@ -99,9 +99,9 @@ def test_the_wire_format_is_pinned() -> None:
 
 def test_arrays_are_read_only_and_those_of_the_other_kind_are_missing() -> None:
     with pytest.raises(AttributeError, match="omega"):
-        belief().omega  # noqa: B018
+        belief().body.omega  # noqa: B018
     with pytest.raises(ValueError, match="read-only"):
-        weights().omega[0] = 1.0
+        weights().body.omega[0] = 1.0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from fedbo.message.signed import MessageRefused
 from fedbo.privacy import Plan
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.release import draws
+from fedbo.testing.keys import keys_of
 
 SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}
 
@@ -127,9 +128,14 @@ def test_its_signature_is_checked(agreed: Federation) -> None:
     listed = Federation(SPACE, members={"trustee": str(ours)}, privacy=plan)
     one = published(listed)
     agent = fedbo.Agent(listed, seed=0)
-    for wrong in (one, theirs.sign(one), replace(ours.sign(one), members=99)):
-        with pytest.raises(MessageRefused):
-            agent.receive(wrong)
+    unsigned, changed = replace(one, key=b"", signature=b""), replace(ours.sign(one), members=19)
+    for wrong, why in (
+        (unsigned, "not signed"),
+        (theirs.sign(one), "the federation lists"),
+        (changed, "wrong signature"),
+    ):
+        with pytest.raises(MessageRefused, match=why):
+            agent.receive(wrong.encode())
     assert agent.receive(ours.sign(one)) == 1
     assert len(agent.inbox) == 64
 
@@ -199,7 +205,7 @@ def test_a_release_with_less_or_more_noise_than_planned_is_refused(
         agent.receive(changed)
     assert len(agent.inbox) == 0 and Ledger(tmp_path / "ledger").read() == []
     rounded = replace(one, **{name: (1 + 1e-12) * getattr(one, name)})  # on another processor
-    assert agent.receive(rounded) == 1
+    assert agent.receive(keys_of("hub").sign(rounded)) == 1
 
 
 def test_the_second_moments_are_those_of_so_many_members(agreed: Federation) -> None:
@@ -254,7 +260,7 @@ def test_a_hostile_release_overflows_nothing(agreed: Federation, seed: int, tmp_
         "sums": tuple(rng.choice(whole, len(one.sums)).tolist()),
     }
     agent = fedbo.Agent(agreed, seed=0)
-    agent.receive(replace(one, **changes).encode())
+    agent.receive(keys_of("hub").sign(replace(one, **changes)).encode())
     assert np.isfinite(agent.inbox.nu).all() and np.isfinite(agent.inbox.omega).all()
     agent.ask()
     agent.save(tmp_path / "agent")

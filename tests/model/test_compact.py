@@ -110,11 +110,11 @@ def test_what_an_agent_holds_of_a_compact_message() -> None:
     message = teller(federation, 15).message()
     assert message.kind == federation.kind == "compact"
     agent = Agent(federation, name="b", seed=0)
-    agent.receive(message.encode())
+    agent.receive(message)
     body = message.body
     assert isinstance(body, Compact) and isinstance(agent.inbox, BeliefInbox)
-    m, _ = belief(body.levels, body.step, Shared.of(federation).factor_of(message.counts))
-    C = covariance(federation, message.counts, body.step)
+    m, _ = belief(body.levels, body.step, Shared.of(federation).factor_of(body.counts))
+    C = covariance(federation, body.counts, body.step)
     np.testing.assert_allclose(agent.inbox.nu[0], m, atol=1e-6)
     np.testing.assert_allclose(held_covariance(agent.inbox, 0), C, atol=2e-6)
     assert agent.account.received.nbytes == message.nbytes

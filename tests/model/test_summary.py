@@ -145,15 +145,15 @@ def test_of_points_a_message_says_nothing_but_how_many_are_in_each_cell(name: st
         moved = elsewhere(federation, X, rng)
         first = teller(federation, X, rng.standard_normal(t)).message()
         second = teller(federation, moved, rng.standard_normal(t), seed=1).message()
-        np.testing.assert_array_equal(first.counts, second.counts)
-        assert not np.allclose(first.nu, second.nu, atol=1e-3)
+        np.testing.assert_array_equal(first.body.counts, second.body.counts)
+        assert not np.allclose(first.body.nu, second.body.nu, atol=1e-3)
         third = teller(federation, rng.permutation(moved), rng.standard_normal(t)).message()
-        np.testing.assert_array_equal(first.counts, third.counts)
+        np.testing.assert_array_equal(first.body.counts, third.body.counts)
         other = Shared.of(federation).cells[
             (Shared.of(federation).nearest_cells(X[-1:]) + 1) % len(Shared.of(federation).cells)
         ]
         left = teller(federation, np.append(X[:-1], other, axis=0), np.zeros(t)).message()
-        assert (first.counts != left.counts).any()
+        assert (first.body.counts != left.body.counts).any()
 
 
 def cell_means(federation: Federation) -> np.ndarray:
@@ -239,11 +239,11 @@ def test_a_summary_shares_no_noise_with_weights(means: list[np.ndarray]) -> None
     summary, weights = (teller_of(federation, 10) for federation in kinds)
     B = Shared.of(kinds[0]).basis.vectors
     X = np.array([summary.federation.space.encode(trial.params) for trial in summary.trials])
-    regression = Regression(kinds[0].phi, kinds[0].noise_variance)
+    regression = Regression(Shared.of(kinds[0]).phi, kinds[0].noise_variance)
     regression.add(X)
     y = Standardised(np.array([float(trial.score or 0.0) for trial in summary.trials])).z
     belief = regression.posterior(y)
-    g, Q = np.linalg.eigh(known_of(kinds[0], kinds[0].counts(X)))
+    g, Q = np.linalg.eigh(known_of(kinds[0], Shared.of(kinds[0]).counts(X)))
     g, Q = g[g > 0.5], Q[:, g > 0.5]
-    theirs = Q.T @ B.T @ (weights.message().omega - belief.nu) / np.sqrt(1.0 - g)
+    theirs = Q.T @ B.T @ (weights.message().body.omega - belief.nu) / np.sqrt(1.0 - g)
     assert np.abs(noise_of(summary, means) - RHO * theirs).max() > 0.1

@@ -9,8 +9,9 @@ import optuna
 import pytest
 from optuna.samplers import BaseSampler
 
-from fedbo import Federation, Message
+from fedbo import Federation, Message, identity
 from fedbo.federation.shared import Shared
+from fedbo.identity import Trusted
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Asked, Mirror, read_origin
@@ -18,7 +19,7 @@ from fedbo.optuna.study import Asked, Mirror, read_origin
 suite = pytest.importorskip("optuna.testing.pytest_samplers", reason="Optuna 4.8 brought it")
 
 
-def _stranger(federation: Federation, i: int) -> Message:
+def _stranger(federation: Federation, i: int) -> Trusted:
     """The message of a peer who knows nothing but is polite."""
     rng = np.random.default_rng(i)
     levels, scales = quantise(rng.standard_normal((1, Shared.of(federation).coordinates)), rng)
@@ -26,7 +27,8 @@ def _stranger(federation: Federation, i: int) -> Message:
     counts = np.bincount(rng.integers(cells, size=10), minlength=cells)
     header = {"sender": f"stranger-{i}", "sequence": 1, "t_n": 10}
     header |= {"fingerprint": federation.fingerprint, "basis": Shared.of(federation).basis.digest}
-    return Message.of_compact(levels[0], scales[0], counts, **header)
+    message = Message.of_compact(levels[0], scales[0], counts, **header)
+    return identity.open(federation, None, message)
 
 
 @pytest.fixture

@@ -13,17 +13,20 @@ from pathlib import Path
 
 import optuna
 import pytest
+from contracts.exchange import sequences
 from contracts.studies import FEDERATION, PATIENCE, inbox, peer, settle
 
-from fedbo import Federation, Message
+from fedbo import Federation
 from fedbo.exchange import (
     Exchange,
-    ExchangeError,
     ExchangeWarning,
     FolderExchange,
     Ledger,
     MemoryExchange,
 )
+from fedbo.exchange.errors import NotSent
+from fedbo.exchange.latest import Content
+from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Courier, Letter, Letters
 
@@ -44,18 +47,18 @@ class Place(MemoryExchange):
         self.on_fetch: Callable[[], None] = lambda: None
         self.published: list[int] = []
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, content: Content) -> bool:
         self.on_publish()
-        self.published.append(message.sequence)
-        return super().publish(message)
+        self.published.append(content.sequence)
+        return super().publish(content)
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         self.on_fetch()
         return super().fetch(federation)
 
 
 def down() -> None:
-    raise ExchangeError("the drive is not there; mount it")
+    raise NotSent("the drive is not there; mount it")
 
 
 def due(n: int) -> Callable[[], Letters]:
@@ -166,9 +169,9 @@ SCRIPT = """
     from fedbo.optuna import FederatedSampler, mail
 
     class Slow(FolderExchange):
-        def publish(self, message):
+        def publish(self, content):
             time.sleep(float(sys.argv[3]))
-            return super().publish(message)
+            return super().publish(content)
 
     mail._LEAVING *= float(sys.argv[4])
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -210,7 +213,6 @@ def test_what_is_left_is_sent_at_the_end_but_not_for_ever(
     )
     leaving = time.time() - float(ended.stdout)
     assert leaving < PATIENCE  # 5 seconds, on a machine that is not busy
-    sequences = {m.sender: m.sequence for m in FolderExchange(folder).fetch(FEDERATION)}
-    assert sequences == expected
+    assert sequences(FolderExchange(folder), FEDERATION) == expected
     assert ("did not take the last message" in ended.stderr) == (not expected), ended.stderr
     assert "threading.py" not in ended.stderr  # a warning is no crash

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from contracts.exchange import heard
 
 import fedbo
 from fedbo.exchange import FolderExchange, Ledger
@@ -85,7 +86,7 @@ def test_everything_runs_as_written(tmp_path: Path) -> None:
     assert {"site-a", "site-b"} <= {entry.agent for entry in log}
     assert ("old", "withdrawn") in {(entry.agent, entry.action) for entry in log}
     federation = fedbo.Federation.load(tmp_path / "federation.toml")
-    senders = {m.sender for m in FolderExchange(tmp_path / "exchange").fetch(federation)}
+    senders = {m.sender for m in heard(FolderExchange(tmp_path / "exchange"), federation)}
     assert {"site-a", "site-b", "site-f"} <= senders and "old" not in senders
 
 
@@ -108,5 +109,5 @@ def test_two_workers_at_once(worker: str, tmp_path: Path, request: pytest.Fixtur
         for process in [start(tmp_path, worker) for _ in range(2)]:
             finish(process)
     federation = fedbo.Federation.load(tmp_path / "federation.toml")
-    [message] = FolderExchange(tmp_path / "exchange").fetch(federation)
+    [message] = heard(FolderExchange(tmp_path / "exchange"), federation)
     assert message.sequence == 40

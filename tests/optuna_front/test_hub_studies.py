@@ -38,10 +38,9 @@ class Town:
         """From now on, this process is another user's."""
         self._monkeypatch.setenv("FEDBO_STATE", str(self._folder / user))
 
-    def enrol(self, user: str, *, signed: bool = True) -> None:
+    def enrol(self, user: str) -> None:
         self.become(user)
-        key = KeyPair.load().public if signed else b""
-        self.office.enrol(self.hub.address, self.name, user, key)
+        self.office.enrol(self.hub.address, self.name, user, KeyPair.load().public)
 
     def sampler(self, name: str | None = None, **options: Any) -> FederatedSampler:
         given = {"every": 1} | options
@@ -80,11 +79,8 @@ def name_of(study: optuna.Study) -> str:
 # Members
 
 
-@pytest.mark.parametrize("signed", [True, False])
-def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(
-    town: Town, signed: bool
-) -> None:
-    town.enrol("clinic", signed=signed)
+def test_studies_of_two_members_hear_one_another_and_forget_who_leaves(town: Town) -> None:
+    town.enrol("clinic")
     liver, lung = town.study("liver"), town.study()
     run(liver, 2)
     run(lung, 2)
@@ -149,12 +145,9 @@ def test_a_study_that_exists_is_published_with_the_file_of_the_hub(
     assert "clinic/liver" not in town.senders()
 
 
-@pytest.mark.parametrize("signed", [True, False])
-def test_only_its_member_withdraws_the_message_of_a_deleted_study(
-    town: Town, storage: str, signed: bool
-) -> None:
+def test_only_its_member_withdraws_the_message_of_a_deleted_study(town: Town, storage: str) -> None:
     withdraw = "exchange", "withdraw", town.address, "clinic/liver", "--yes"
-    town.enrol("clinic", signed=signed)
+    town.enrol("clinic")
     study_command("publish", storage, town.address, "--name", "liver")
     town.enrol("lab")
     assert "no message of 'clinic/liver' that you can withdraw" in said(*withdraw, code=1)

@@ -20,6 +20,7 @@ import pytest
 
 from fedbo import Federation, Float, Int, Space
 from fedbo.exchange import HubExchange
+from fedbo.identity import KeyPair
 
 ROOT = Path(__file__).parents[2]
 SPACE = Space({"lr": Float(1e-5, 1, log=True), "depth": Int(1, 8)}, direction="minimize")
@@ -52,7 +53,7 @@ def ends(folder: Path, runs: int) -> Iterator[End]:
         (folder / "tune.py").write_text(script(hub.address))
         for i in range(runs):
             os.environ["FEDBO_STATE"] = str(folder / f"state-{i}")
-            office.enrol(hub.address, "town", f"site-{i}")
+            office.enrol(hub.address, "town", f"site-{i}", KeyPair.load().public)
             (folder / "site.db").unlink(missing_ok=True)
             ended = subprocess.run(
                 [sys.executable, "-W", "always", "tune.py"],

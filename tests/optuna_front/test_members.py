@@ -7,16 +7,18 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.exchange import heard, withdrawal
 from contracts.studies import FEDERATION, inbox, record_of, run
 
-from fedbo import Federation, Message
+from fedbo import Federation
 from fedbo.exchange import (
     ExchangeError,
     ExchangeWarning,
     Identity,
     MemoryExchange,
 )
-from fedbo.identity import KeyPair
+from fedbo.exchange.latest import Content
+from fedbo.identity import KeyPair, Trusted
 from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler
 
@@ -28,26 +30,32 @@ HOW = "you are not a member at memory: run fedbo join memory --invite INVITATION
 class Hub(MemoryExchange):
     """An exchange with members, one of which is this user."""
 
-    def __init__(self, name: str | None = "clinic", key: str | None = None) -> None:
+    def __init__(self, name: str | None = "clinic") -> None:
         super().__init__()
-        self.name, self.key, self.fetched = name, key, 0
+        self.name, self.keys, self.fetched = name, KeyPair.load(), 0
 
     def identity(self, federation: Federation) -> Identity:
         if self.name is None:
             raise ExchangeError(HOW)
-        return Identity(self.name, self.key)
+        return Identity(self.name, str(self.keys))
 
-    def publish(self, message: Message) -> bool:
-        if member(message.sender) != self.name:
-            raise ExchangeError(f"{message.sender!r} is no agent of {self.name!r}")
-        if self.key is not None and message.signer != self.key:
-            raise ExchangeError(f"{message.signer!r} is not the key of {self.name!r}")
-        return super().publish(message)
+    def publish(self, content: Content) -> bool:
+        if member(content.sender) != self.name:
+            raise ExchangeError(f"{content.sender!r} is no agent of {self.name!r}")
+        if content.signer != str(self.keys):
+            raise ExchangeError(f"{content.signer!r} is not the key of {self.name!r}")
+        return super().publish(content)
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         self.fetched += 1
         self.identity(federation)
         return super().fetch(federation)
+
+    def rekey(self, keys: KeyPair) -> None:
+        """Give the member another key; what was signed with the old one is no longer handed out."""
+        for trusted in super().fetch(FEDERATION):
+            super().publish(withdrawal(trusted.content, self.keys))
+        self.keys = keys
 
 
 def sampler(hub: Any, name: str | None = None, **options: Any) -> FederatedSampler:
@@ -55,7 +63,7 @@ def sampler(hub: Any, name: str | None = None, **options: Any) -> FederatedSampl
 
 
 def senders(hub: MemoryExchange) -> list[str]:
-    return [message.sender for message in hub.fetch(FEDERATION)]
+    return [message.sender for message in heard(hub, FEDERATION)]
 
 
 def test_a_given_name_is_kept_below_that_of_the_member() -> None:
@@ -80,9 +88,9 @@ def test_without_a_membership_a_study_tunes_alone_and_goes_on_by_itself_later() 
     hub = Hub(None)
     other = optuna.create_study(sampler=sampler(MemoryExchange(), "lab"))
     run(other, 2)
-    peer = other.sampler.exchange.fetch(FEDERATION)[0]  # type: ignore[attr-defined]
+    [peer] = heard(other.sampler.exchange, FEDERATION)  # type: ignore[attr-defined]
     MemoryExchange.publish(hub, peer)
-    study = optuna.create_study(sampler=sampler(hub, signed=False))
+    study = optuna.create_study(sampler=sampler(hub))
     with pytest.warns(ExchangeWarning) as caught:
         run(study, 3)
         study.sampler.flush()  # type: ignore[attr-defined]
@@ -110,40 +118,24 @@ def test_a_name_that_becomes_too_long_is_one_warning() -> None:
 
 
 def test_messages_are_signed_with_the_key_of_the_member() -> None:
-    keys = KeyPair.load()
-    hub = Hub(key=str(keys))
+    hub = Hub()
     study = optuna.create_study(sampler=sampler(hub))
     run(study)
-    assert [message.signer for message in hub.fetch(FEDERATION)] == [str(keys)]
-    assert record_of(study).key == str(keys)
+    assert [message.signer for message in heard(hub, FEDERATION)] == [str(hub.keys)]
+    assert record_of(study).key == str(hub.keys)
 
 
-def test_a_member_without_a_key_signs_nothing() -> None:
-    hub = Hub(key="")
-    study = optuna.create_study(sampler=sampler(MemoryExchange(), "liver"))
-    run(study)  # which signs
-    study.sampler = sampler(hub)
-    run(study)
-    assert [message.signer for message in hub.fetch(FEDERATION)] == [""]
-    assert study.sampler.withdraw(study)
-    study.sampler = sampler(hub, signed=True)
-    with pytest.warns(ExchangeWarning, match="'clinic' joined without a key"):
-        run(study)
-    assert senders(hub) == []
-
-
-@pytest.mark.filterwarnings("ignore:a message was skipped")
 def test_a_member_with_a_new_key_goes_on_with_it() -> None:
-    """Its message with the old key may be fetched, and skipped, before the new one replaces it."""
-    first = KeyPair.load()
-    hub = Hub(key=str(first))
+    hub = Hub()
     study = optuna.create_study(sampler=sampler(hub, "liver"))
     run(study)
-    second = KeyPair.retire()
-    hub.key = str(second)
-    hub.keyring.trust("clinic", second.public)
+    hub.rekey(KeyPair.retire())
     with pytest.warns(ExchangeWarning, match="is not the key of 'clinic'"):
         run(study)
     run(study)  # in the same process
-    assert [message.signer for message in hub.fetch(FEDERATION)] == [str(second)]
-    assert record_of(study).key == str(second)
+    assert [message.signer for message in heard(hub, FEDERATION)] == [str(hub.keys)]
+    assert record_of(study).key == str(hub.keys)
+    hub.rekey(KeyPair.retire())
+    study.sampler = sampler(hub)  # in another one
+    run(study)
+    assert [message.signer for message in heard(hub, FEDERATION)] == [str(hub.keys)]

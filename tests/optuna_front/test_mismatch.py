@@ -9,9 +9,11 @@ import optuna
 import pytest
 from optuna.distributions import FloatDistribution
 
-from fedbo import Categorical, Federation, Float, Message, Space
+from fedbo import Categorical, Federation, Float, Space
 from fedbo.caller import warn
 from fedbo.exchange import ExchangeError, ExchangeWarning, MemoryExchange
+from fedbo.exchange.latest import Content
+from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy
 
@@ -111,11 +113,11 @@ def test_an_old_trial_that_fedbo_did_not_ask_for_never_counts() -> None:
 class Warns(MemoryExchange):
     """An exchange that warns, as one does that finds messages of another federation."""
 
-    def fetch(self, federation: Federation) -> list[Message]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         warn("3 messages of another federation are here", ExchangeWarning)
         return super().fetch(federation)
 
-    def publish(self, message: Message) -> bool:
+    def publish(self, content: Content) -> bool:
         raise ExchangeError("the drive is full; free some space there")
 
 

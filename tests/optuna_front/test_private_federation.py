@@ -16,6 +16,7 @@ from fedbo.exchange.contributions import make_release
 from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 from fedbo.privacy import Plan
+from fedbo.testing.keys import keys_of
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -59,7 +60,7 @@ def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
     assert exchange.fetch(OURS) == []
     assert sampler.agent is not None and len(sampler.agent.inbox) == 0
     assert "sent" in actions(Ledger(), "contribution")
-    made, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"))
+    made, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"), keys_of("hub"))
     assert made.members == 6
     go_on(sampler, study, 2)
     assert len(sampler.agent.inbox) == 64
@@ -68,7 +69,7 @@ def test_a_study_contributes_and_hears_the_release(tmp_path: Path) -> None:
     assert actions(Ledger(), "release") == ["received"]
     go_on(sampler, study, 2)
     assert actions(Ledger(), "release") == ["received"]  # once
-    later, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"))
+    later, _ = make_release(exchange, OURS, Ledger(tmp_path / "trustee"), keys_of("hub"))
     go_on(sampler, study, 2)
     assert Ledger().releases(OURS) == [made, later]
 
@@ -79,7 +80,7 @@ def test_a_release_with_other_noise_than_planned_is_neither_heard_nor_recorded(
 ) -> None:
     one = released(OURS)
     exchange = FolderExchange(tmp_path / "exchange")
-    exchange.publish(replace(one, votes_scale=factor * one.votes_scale))
+    exchange.publish(keys_of("hub").sign(replace(one, votes_scale=factor * one.votes_scale)))
     sampler = FederatedSampler(OURS, tmp_path / "exchange", name="site-a", seed=0)
     study = optuna.create_study(sampler=sampler)
     with pytest.warns(ExchangeWarning, match="noise than the plan asks for"):

@@ -7,17 +7,14 @@ from pathlib import Path
 
 import optuna
 import pytest
+from contracts.exchange import heard
 from contracts.studies import FEDERATION, run
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fedbo import Federation, Float, Message
-from fedbo.exchange import (
-    ExchangeError,
-    ExchangeWarning,
-    FolderExchange,
-    Ledger,
-    MemoryExchange,
-)
+from fedbo import Federation, Float
+from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger, MemoryExchange
+from fedbo.exchange.errors import NotSent
+from fedbo.exchange.latest import Content
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import due
 
@@ -92,7 +89,7 @@ def test_what_was_withdrawn_stays_withdrawn_until_another_message_is_due(
     assert exchange.fetch(FEDERATION) == []
     assert sequences(ledger) == expected
     run(study, 1, objective)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [after]
+    assert [message.sequence for message in heard(exchange, FEDERATION)] == [after]
 
 
 def test_whoever_deletes_messages_gets_no_fresh_noise(tmp_path: Path) -> None:
@@ -123,7 +120,7 @@ def test_a_message_counts_trials_that_lack_a_parameter_which_a_later_one_has() -
 
     with pytest.warns(UserWarning, match="does not suggest 'b'"):
         run(study, 5, objective)
-    [message] = exchange.fetch(federation)
+    [message] = heard(exchange, federation)
     assert (message.sequence, message.t_n) == (4, 4)
 
 
@@ -131,9 +128,9 @@ def test_the_last_message_has_all_that_the_study_knows() -> None:
     exchange = MemoryExchange()
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
     run(study, 3, giving(5, 6, 6))
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
+    assert [message.sequence for message in heard(exchange, FEDERATION)] == [2]
     study.sampler.flush()  # type: ignore[attr-defined]
-    [last] = exchange.fetch(FEDERATION)
+    [last] = heard(exchange, FEDERATION)
     assert last.sequence == 3
     study.sampler = FederatedSampler(FEDERATION, exchange)  # another worker, which knows no more
     preview = study.sampler.preview(study)
@@ -142,7 +139,7 @@ def test_the_last_message_has_all_that_the_study_knows() -> None:
 
 def test_what_was_withdrawn_is_not_sent_at_the_end() -> None:
     exchange = MemoryExchange()
-    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, signed=False))
+    study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange))
     run(study, 3, giving(5, 6, 6))
     courier = study.sampler._mail.courier  # type: ignore[attr-defined]
     assert courier.has_something
@@ -158,10 +155,10 @@ def test_a_message_that_did_not_arrive_is_sent_again_as_it_is(tmp_path: Path) ->
     class Down(MemoryExchange):
         is_down = False
 
-        def publish(self, message: Message) -> bool:
+        def publish(self, content: Content) -> bool:
             if self.is_down:
-                raise ExchangeError("the drive is not there; mount it")
-            return super().publish(message)
+                raise NotSent("the drive is not there; mount it")
+            return super().publish(content)
 
     exchange, ledger = Down(), Ledger(tmp_path / "log.jsonl")
     study = optuna.create_study(sampler=FederatedSampler(FEDERATION, exchange, ledger=ledger))

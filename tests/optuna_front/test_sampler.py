@@ -12,6 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.exchange import heard
 from contracts.studies import settle
 from optuna.distributions import FloatDistribution
 from optuna.storages import JournalStorage
@@ -146,7 +147,7 @@ def test_constraints_are_kept_and_never_leave() -> None:
     feasible = [trial for trial in study.trials if trial.params["x"] >= 0.5]
     assert len(feasible) >= 10
     study.sampler.flush()
-    (message,) = exchange.fetch(FEDERATION)
+    (message,) = heard(exchange, FEDERATION)
     assert message.sequence == message.t_n == len(feasible)
     assert StoredStudy(study, FEDERATION).message(exchange).body == message.body
 
@@ -172,7 +173,7 @@ def test_a_first_constraint_takes_the_message_of_earlier_trials_out_of_date() ->
     with pytest.warns(ExchangeWarning, match="8 scores, and only . count now"):
         study.optimize(bowl, n_trials=12)
         study.sampler.flush()
-    (message,) = exchange.fetch(FEDERATION)
+    (message,) = heard(exchange, FEDERATION)
     assert message.sequence == 12
 
 
@@ -217,7 +218,7 @@ def test_own_parameters_are_tuned_with_the_federations() -> None:
     assert sources[:3] == ["initial"] * 3 and "told" not in sources
     assert (study.trials[0].params["kind"], study.trials[0].params["own"]) == ("a", 0.5)
     study.sampler.flush()
-    (message,) = exchange.fetch(FEDERATION)
+    (message,) = heard(exchange, FEDERATION)
     Shared.of(FEDERATION).check(message)
     # another worker builds the same agent
     again = FederatedSampler(FEDERATION).agent_of(study)
@@ -538,7 +539,7 @@ def test_of_two_agents_that_a_study_was_given_at_once_one_counts(tmp_path: Path)
     settle(study)
     assert agent_of(study).name == "a"
     assert scores(study) == 3
-    assert "a" in {message.sender for message in exchange.fetch(FEDERATION)}
+    assert "a" in {message.sender for message in heard(exchange, FEDERATION)}
 
 
 # Copies
@@ -620,11 +621,11 @@ def test_no_message_knows_more_than_the_study() -> None:
         study.tell(trial, value)
     storage.set_trial_state_values = original  # type: ignore[method-assign]
     assert not study.sampler._mail.courier.wait(0.3)  # type: ignore[attr-defined]
-    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [3]
+    assert [message.t_n for message in heard(exchange, FEDERATION)] == [3]
     study.tell(3, state=TrialState.FAIL)
     study.optimize(bowl, n_trials=1)
     settle(study)
-    assert [message.t_n for message in exchange.fetch(FEDERATION)] == [4]
+    assert [message.t_n for message in heard(exchange, FEDERATION)] == [4]
 
 
 def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:
@@ -636,7 +637,7 @@ def test_a_name_that_another_study_has_is_said(tmp_path: Path) -> None:
     with pytest.warns(ExchangeWarning, match="another study of this user publishes under"):
         again.optimize(bowl, n_trials=1)
         settle(again)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [4]
+    assert [message.sequence for message in heard(exchange, FEDERATION)] == [4]
 
 
 def test_no_thread_is_left_behind_by_a_study_without_an_exchange() -> None:
@@ -678,4 +679,4 @@ def test_of_trials_that_end_at_once_none_is_left_out() -> None:
     go.set()
     other.join()
     settle(study)
-    assert [message.sequence for message in exchange.fetch(FEDERATION)] == [2]
+    assert [message.sequence for message in heard(exchange, FEDERATION)] == [2]

@@ -7,10 +7,11 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.exchange import heard
 from contracts.studies import record_of
 
 from fedbo import Federation, Float, Space
-from fedbo.exchange import ExchangeWarning, FolderExchange, MemoryExchange
+from fedbo.exchange import ExchangeWarning, FolderExchange
 from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.optuna import FederatedSampler
 
@@ -35,22 +36,14 @@ def study_at(exchange: Any, federation: Any = FEDERATION, **options: Any) -> opt
     return optuna.create_study(sampler=FederatedSampler(federation, exchange, **options))
 
 
-def held(exchange: Any) -> list[tuple[str, str, int]]:
+def held(exchange: FolderExchange) -> list[tuple[str, str, int]]:
     """The sender, the key and the sequence of all that is in the exchange, whoever accepts it."""
-    if isinstance(exchange, MemoryExchange):
-        messages = [*exchange._held.values()]
-    else:
-        messages = [held.message for held in exchange.holdings()]
+    messages = [held.message for held in exchange.holdings()]
     return [(one.sender, one.signer, one.sequence) for one in messages if one is not None]
 
 
 def texts(caught: Any) -> list[str]:
     return [str(warning.message) for warning in caught]
-
-
-def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("identity.keys", "optuna.standing", "optuna.sampler"):
-        monkeypatch.setattr(f"fedbo.{place}.is_installed", lambda: False)
 
 
 # Keys
@@ -60,36 +53,12 @@ def test_messages_are_signed_with_the_users_key(exchange: FolderExchange) -> Non
     study = study_at(exchange)
     run(study, 2)
     own = str(KeyPair.load())
-    [message] = exchange.fetch(FEDERATION)
+    [message] = heard(exchange, FEDERATION)
     verify(message)
     assert (message.signer, record_of(study).key) == (own, own)
     agent = study.sampler.agent  # type: ignore[attr-defined]
     assert agent.keyring is exchange.keyring
     assert exchange.keyring.known(FEDERATION) == {"site": own}
-
-
-@pytest.mark.filterwarnings("ignore:.* was skipped")  # the message that is withdrawn then
-def test_a_study_from_before_gets_a_key_and_its_unsigned_message_is_withdrawn(
-    exchange: FolderExchange,
-) -> None:
-    study = study_at(exchange, signed=False)
-    run(study, 2)
-    study.sampler = FederatedSampler(FEDERATION, exchange, every=1)
-    run(study)
-    own = str(KeyPair.load())
-    assert held(exchange) == [("site", own, 3)]
-    assert record_of(study).key == own
-
-
-def test_a_signed_study_that_is_told_not_to_sign_publishes_nothing(
-    exchange: FolderExchange,
-) -> None:
-    study = study_at(exchange)
-    run(study)
-    study.sampler = FederatedSampler(FEDERATION, exchange, every=1, signed=False)
-    with pytest.warns(ExchangeWarning, match="refuse messages that are not signed"):
-        run(study, 2)
-    assert held(exchange) == [("site", str(KeyPair.load()), 1)]
 
 
 # What keeps messages from being published
@@ -119,23 +88,6 @@ def test_a_worker_without_the_private_key_publishes_nothing_until_it_is_imported
     assert held(exchange) == [("site", str(first), 6)]
 
 
-def test_without_the_package_messages_are_not_signed_and_that_is_said_once(
-    exchange: FolderExchange, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    missing(monkeypatch)
-    study = study_at(exchange)
-    with pytest.warns(ExchangeWarning) as caught:
-        run(study, 3)
-    [text] = texts(caught)
-    assert "messages of this study are not signed, because the package cryptography" in text
-    assert "pip install 'fedbo[identity]'" in text
-    assert held(exchange) == [("site", "", 3)]
-    run(study_at(None))  # nothing is sent, so nothing is said
-    run(study_at(MemoryExchange(), signed=False))
-    with pytest.raises(ValueError, match="signed is True, but the package cryptography"):
-        study_at(exchange, signed=True)
-
-
 def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
     own, other = str(KeyPair.load()), str(KeyPair.generate())
     cases = {
@@ -150,9 +102,6 @@ def test_only_a_listed_member_publishes(exchange: FolderExchange) -> None:
         assert expected in text
         assert held(exchange) == []
     listed = Federation(SPACE, features=20, members={"site": own})
-    unsigned = study_at(exchange, listed, signed=False)
-    with pytest.warns(ExchangeWarning, match="refuse messages that are not signed"):
-        run(unsigned)
     study = study_at(exchange, listed, name="site/liver")
     run(study, 2)
     assert held(exchange) == [("site/liver", own, 2)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import optuna
 import pytest
+from contracts.exchange import heard
 from optuna.samplers import RandomSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -21,6 +22,7 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
+from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy, StudyRefused
 from fedbo.optuna.studies import StorageRefused, existing, space_of
@@ -37,7 +39,7 @@ class Hub(MemoryExchange):
     """An exchange with one member."""
 
     def identity(self, federation: Federation) -> Identity | None:
-        return Identity("clinic", None)
+        return Identity("clinic", str(KeyPair.load()))
 
 
 def objective(trial: optuna.Trial) -> float:
@@ -74,7 +76,7 @@ def publish(
 
 
 def only(exchange: Exchange, federation: Federation = FEDERATION) -> Message:
-    [message] = exchange.fetch(federation)
+    [message] = heard(exchange, federation)
     return message  # type: ignore[return-value]
 
 

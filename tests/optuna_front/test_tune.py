@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from contracts.exchange import heard
 from optuna.distributions import FloatDistribution
 
 from fedbo import Federation, Float, Space
@@ -27,5 +28,5 @@ def test_a_search_asks_is_saved_and_goes_on(tmp_path: Path) -> None:
     search.restore(str(tmp_path / "search"))
     search.on_trial_complete("e", {"loss": search.suggest("e")["x"]})
     search._ot_study.sampler.flush(60.0)
-    [message] = exchange.fetch(federation)
+    [message] = heard(exchange, federation)
     assert (message.sender, message.sequence) == ("site", 5)

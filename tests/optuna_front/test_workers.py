@@ -185,7 +185,8 @@ def check(folder: Path, asked: int) -> None:
 
     record = read_record(study)
     assert record is not None and agent.federation is not None
-    [published] = FolderExchange(folder / "exchange").fetch(agent.federation)
+    [trusted] = FolderExchange(folder / "exchange").fetch(agent.federation)
+    published = trusted.content
     assert published.sender == record.name == agent.name
     assert len(complete) - WORKERS < published.sequence <= len(complete)
     assert {release.agent for release in Ledger(folder / "ledger.jsonl").read()} == {agent.name}

@@ -202,7 +202,7 @@ def test_a_message_is_a_draw_for_the_raw_scores_of_the_queries() -> None:
         Phi = waves / np.linalg.norm(waves, axis=1, keepdims=True)
         Sigma = Phi.T @ Phi + sigma2 * np.eye(M)
         nu = np.linalg.solve(Sigma, Phi.T @ y[3:])
-        off = np.linalg.cholesky(Sigma).T @ (agent.message().omega - nu) / np.sqrt(sigma2)
+        off = np.linalg.cholesky(Sigma).T @ (agent.message().body.omega - nu) / np.sqrt(sigma2)
         lengths.append(off @ off)
         assert agent.message().t_n == 50
     assert kstest(lengths, chi2(M).cdf).pvalue > 1e-3

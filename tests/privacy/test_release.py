@@ -26,6 +26,7 @@ from fedbo.privacy import Plan, Release, Simulated, epsilon, mechanisms, release
 from fedbo.privacy.contribution import shape, to_shape, unit
 from fedbo.privacy.release import DRAWS, STEPS, draws, mean_and_spread, voted_points
 from fedbo.space import Float
+from fedbo.testing.keys import keys_of
 
 SQUARE = Federation({"x": Float(0, 1), "y": Float(0, 1)})
 SHARED = Shared.of(SQUARE)
@@ -309,7 +310,7 @@ def test_messages_are_accepted_and_used(name: str, kind: Any, policy: Policy) ->
     federation = planned(Federation(SPACES[name], kind=kind), 20.0, 1e-3)
     found = made(crowd(30, federation=federation), 20.0, federation=federation)
     agents = [Agent(federation, policy=policy, seed=1) for _ in range(2)]
-    assert agents[1].receive(found.encode()) == 1
+    assert agents[1].receive(keys_of("hub").sign(found).encode()) == 1
     assert len(agents[1].inbox) == DRAWS
     asked = []
     for agent in agents:

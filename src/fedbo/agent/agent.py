@@ -22,8 +22,10 @@ from fedbo.caller import warn
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
 from fedbo.files import FileRefused
+from fedbo.identity.border import Trusted, open_all
+from fedbo.identity.border import open as open_message
 from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair, KeyRefused, is_installed
+from fedbo.identity.keys import KeyPair, KeyRefused
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
 from fedbo.message.message import MOST_PEERS, Heard, Message
 from fedbo.message.release import Release, draw_names
@@ -41,7 +43,7 @@ from fedbo.space.space import Part, extended
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
 
-Wire = Heard | bytes | bytearray
+Wire = Trusted | Heard | bytes | bytearray
 
 
 class Agent:
@@ -61,7 +63,8 @@ class Agent:
         within: Narrower ranges than the federation's, by parameter; queries stay inside them.
         own: Parameters that only this agent has, by name. They are tuned together with the
             federation's; messages speak of the federation's only.
-        keys: The key pair that signs messages; without one (default) messages are not signed.
+        keys: The key pair that signs messages. Without one (default), messages are not signed, and
+            only agents of the same program take them.
         keyring: Which keys of peers are trusted; by default, the first key seen for each name.
         ledger: A log that records every message before `message` returns it; none by default.
 
@@ -234,30 +237,37 @@ class Agent:
         return [agent.message() for agent in agents if agent._outbox.is_ready]
 
     def receive(self, messages: Wire | Iterable[Wire]) -> int:
-        """Check messages of peers, and take them if all are valid.
+        """Take messages of peers, if all of them can be trusted.
 
-        Messages of this agent itself and outdated ones are ignored. A
+        Messages of this agent itself are ignored, and so is a message that is held already. A
         private release is taken as 64 peers, see `fedbo.privacy.release`, and counts as one.
 
         Args:
-            messages: One message or release or several, as objects or as bytes.
+            messages: One or several: what an exchange returned; bytes from outside, which are
+                opened here (`fedbo.identity.open`), so they must be signed; or messages of other
+                agents of this program, which need no signature.
 
         Returns:
             The number of messages that were taken.
 
         Raises:
-            MessageRefused: If a message is damaged, does not fit the federation, or does not come
-                from the sender that it names. Then none of them is taken.
+            MessageRefused: If a message is damaged, does not fit the federation, does not come
+                from the sender that it names, or is older than one of this sender that was opened
+                before. Then none of them is taken.
         """
         if isinstance(messages, Wire):
             messages = [messages]
         if not isinstance(messages, Iterable):
             raise TypeError(f"messages is {messages!r}, expected messages or their bytes")
-        decoded = [_heard(self.shared, i, message) for i, message in enumerate(messages)]
-        for message in decoded:
-            self._check(message)
-        theirs = [m for m in decoded if isinstance(m, Release) or m.sender != self.name]
-        self.keyring.check(self.federation, theirs)
+        trusted = self._opened([*messages])
+        heard = [each.content for each in trusted if isinstance(each.content, Heard)]
+        for message in heard:
+            if isinstance(message, Message) and self.federation.privacy is not None:
+                raise MessageRefused(
+                    f"the message of {message.sender!r} is a contribution, which is for "
+                    f"{self.federation.privacy.by!r} only: agents hear its releases"
+                )
+        theirs = [m for m in heard if isinstance(m, Release) or m.sender != self.name]
         self._forget_untrusted()
         if self.ledger is not None:
             for message in theirs:
@@ -266,6 +276,31 @@ class Agent:
         chances = [_chance(self.policy, message.sender) for message in theirs]
         with one_thread():
             return sum(map(self._take, theirs, chances))
+
+    def _opened(self, messages: Sequence[Wire]) -> list[Trusted]:
+        """Return messages as trusted: all, or none."""
+        for i, message in enumerate(messages):
+            if not isinstance(message, Wire):
+                raise TypeError(
+                    f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of "
+                    "one"
+                )
+            if isinstance(message, Trusted) and (
+                fault := self.federation.fingerprint.mismatch(message.content.fingerprint)
+            ):
+                raise MessageRefused(f"messages[{i}] is of another federation: {fault}")
+        local = [m for m in messages if isinstance(m, Heard) and not m.key]
+        outside = [
+            message
+            for message in messages
+            if isinstance(message, bytes | bytearray)
+            or (isinstance(message, Heard) and message.key)
+        ]
+        return [
+            *(m for m in messages if isinstance(m, Trusted)),
+            *(open_message(self.federation, None, m) for m in local),
+            *open_all(self.federation, self.keyring, outside),
+        ]
 
     def forget(self, senders: Iterable[str]) -> int:
         """Forget the messages of these senders, as if they had never arrived; return how many.
@@ -287,13 +322,6 @@ class Agent:
             self._held.pop(sender, None)
         return self.inbox.remove(gone)
 
-    def _check(self, message: Heard) -> None:
-        if isinstance(message, Message) and self.federation.privacy is not None:
-            raise MessageRefused(
-                f"the message of {message.sender!r} is a contribution, which is for "
-                f"{self.federation.privacy.by!r} only: agents hear its releases"
-            )
-
     def _take(self, message: Heard, chance: float) -> bool:
         """Hold a message, or the draws of a release, in place of an earlier one."""
         if isinstance(message, Release):
@@ -309,7 +337,7 @@ class Agent:
                     "This warning is given once"
                 )
             return False
-        if message.key != self._held.get(first, b""):
+        if first in self.inbox and message.key != self._held.get(first, b""):
             self.forget([message.sender])  # under another key, whatever its sequence is
         if not all([self.inbox.hold(each, chance) for each in held]):
             return False
@@ -325,10 +353,8 @@ class Agent:
             self.forget(
                 [
                     sender
-                    for sender in self.inbox.senders
-                    if not self.keyring.is_trusted(
-                        self.federation, sender, self._held.get(sender, b"")
-                    )
+                    for sender, key in self._held.items()
+                    if not self.keyring.is_trusted(self.federation, sender, key)
                 ]
             )
 
@@ -531,30 +557,11 @@ def _keys_of(signer: str, keys: KeyPair | None, name: str) -> KeyPair | None:
     if not signer:
         return keys
     if keys is None:
-        is_usable = is_installed() and signer not in Keyring.user().revoked()
+        is_usable = signer not in Keyring.user().revoked()
         return KeyPair.find(parse_key(signer)) if is_usable else None
     if str(keys) != signer:
         raise FileRefused(f"{name} has an agent that signs with {signer}, but keys is {keys}")
     return keys
-
-
-def _heard(shared: Shared, i: int, message: Wire) -> Heard:
-    """Return a message or release that fits the federation, of which i were before it."""
-    if not isinstance(message, Message | Release | bytes | bytearray):
-        raise TypeError(
-            f"messages[{i}] is {message!r}, expected a Message, a Release, or the bytes of one"
-        )
-    if isinstance(message, Message | Release):
-        shared.check(message)
-        return message
-    try:
-        content = shared.federation.read(message)
-        shared.check(content)
-    except MessageRefused as error:
-        raise MessageRefused(f"messages[{i}]: {error}") from None
-    if isinstance(content, Heard):
-        return content
-    raise MessageRefused(f"messages[{i}]: it is a {content.type}, expected a message or a release")
 
 
 def _chance(policy: Policy, sender: str) -> float:

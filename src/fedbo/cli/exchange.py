@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +13,7 @@ from fedbo.cli.study import FederationFile, federation_at
 from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.federation import Federation
-from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair, Keyring
+from fedbo.identity import Border, KeyPair, Keyring
 from fedbo.message import Fingerprint, Heard, Message, MessageRefused
 
 _FAULTS = 20  # shown
@@ -47,11 +47,11 @@ def status(
     refused = {} if agreed is None else _refused(keyring, agreed, [m for m, _ in valid])
     rows, reasons = [], []
     for message, when in sorted(valid, key=lambda pair: (pair[0].fingerprint, pair[0].sender)):
-        key = f"{message.signer[:_KEY]}…" if message.key else "not signed"
+        key = f"{message.signer[:_KEY]}…" if message.key else "none"
         state = "" if agreed is None else "refused" if message in refused else "accepted"
         where = str(Fingerprint(message.fingerprint))
         rows.append((message.sender, message.t_n, screen.age(when), key, state, where))
-        reasons += [refused[message]] if message in refused else []
+        reasons += [str(refused[message])] if message in refused else []
     if rows:
         screen.table(("peer", "trials", "age", "key", "", "federation"), rows)
     else:
@@ -77,15 +77,15 @@ def withdraw(
 ) -> None:
     """Withdraw a message of yours whose study was deleted; otherwise, use fedbo study withdraw.
 
-    It is signed with a key that is on this machine or, if it is not signed, in your ledger. Give a
-    new study another name: under this one, a signed message counts only if it has more trials.
+    It is signed with a key that is on this machine. Give a new study another name: under this one,
+    a message counts only if it has more trials.
     """
     place = exchange_at(exchange)
     agreed = federation_at(place, federation)
     for message in (holding.message for holding in place.holdings()):
         if isinstance(message, Message) and message.fingerprint == agreed.fingerprint:
-            keys = KeyPair.find(message.key) if message.key else None
-            if message.sender == peer and (keys or not message.key):
+            keys = KeyPair.find(message.key)
+            if message.sender == peer and keys is not None:
                 about = f"{peer} about {screen.count(message.t_n, 'trial')}"
                 if not yes:
                     typer.confirm(f"Withdraw the message of {about}?", abort=True)
@@ -95,14 +95,14 @@ def withdraw(
     raise ExchangeError(f"{place.address} has no message of {peer!r} that you can withdraw")
 
 
-def _refused(keyring: Keyring, agreed: Federation, messages: list[Heard]) -> dict[Heard, str]:
+def _refused(
+    keyring: Keyring, agreed: Federation, messages: Sequence[Heard]
+) -> dict[Heard, MessageRefused]:
     """Return why messages do not count in a federation; no key is remembered."""
-    reasons: dict[Heard, str] = {}
-    for message in messages:
-        try:
-            Shared.of(agreed).check(message)
-        except MessageRefused as error:
-            reasons[message] = str(error)
-    fitting = [message for message in messages if message not in reasons]
-    _, refused = keyring.admit(agreed, fitting, remember=False)
-    return reasons | {message: str(error) for message, error in refused}
+    border = Border(agreed, keyring, remember=False)
+    outcomes = border.admit(message.encode() for message in messages)
+    return {
+        message: outcome
+        for message, outcome in zip(messages, outcomes, strict=True)
+        if isinstance(outcome, MessageRefused)
+    }

@@ -192,9 +192,9 @@ def _who(federation: Federation) -> str:
     """Say whose messages are accepted."""
     if not federation.members:
         return (
-            "No members are listed, so anyone who can write to the exchange can take part, signed "
-            "or not, under any name that is not known yet. To admit members only, list their keys "
-            "in a section [members]; fedbo identity show prints a site's key."
+            "No members are listed, so anyone who can write to the exchange can take part under "
+            "any name that is not known yet. To admit members only, list their keys in a section "
+            "[members]; fedbo identity show prints a site's key."
         )
     return (
         f"Only messages signed by its {screen.count(len(federation.members), 'member')} are "

@@ -210,7 +210,7 @@ def members(
         for row in store.federations(connection) if name is None else ():
             rows.append((row.name, row.members, row.messages, row.fingerprint))
         for member in store.members(connection, name).rows if name is not None else ():
-            key = f"{member.key.split(':')[1][:_KEY]}…" if member.key else "not signed"
+            key = f"{member.key.split(':')[1][:_KEY]}…"
             counts = member.agents, member.messages, screen.size(member.bytes), member.trials
             key = "suspended" if member.is_suspended else key
             key = "revoked" if member.is_revoked else key

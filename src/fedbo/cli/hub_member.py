@@ -29,7 +29,7 @@ def memberships() -> None:
     if not (rows := stored.all()):
         typer.echo("You are not a member of any hub: fedbo join ADDRESS --invite FILE.")
         return
-    cells = ((row.place, row.member, row.key or "not signed") for row in rows)
+    cells = ((row.place, row.member, row.key) for row in rows)
     screen.table(("federation", "member", "key"), cells)
     screen.say(f"\nThe tokens are in {stored.path}, which only this user can read.")
 
@@ -60,20 +60,12 @@ def rotate(address: _Address, name: _Name = None) -> None:
     screen.say(f"{who!r} has a new token at {place}; the old one is not valid any more.")
 
 
-def rekey(
-    address: _Address,
-    name: _Name = None,
-    unsigned: Annotated[
-        bool, typer.Option("--unsigned", help="Do not sign messages any more.")
-    ] = False,
-) -> None:
-    """Tell the hub your new key, or that you have none; what the old one signed is deleted."""
-    mine = _member(address, name)
-    keys = None if unsigned else KeyPair.load()
+def rekey(address: _Address, name: _Name = None) -> None:
+    """Tell the hub your new key; what the old one signed is deleted."""
+    mine, keys = _member(address, name), KeyPair.load()
     mine.rekey(keys)
     who, place = mine.membership.member, mine.membership.place
-    signed = f"signed with {keys}" if keys else "not signed"
-    screen.say(f"{place} takes messages of {who!r} from now on if they are {signed}.")
+    screen.say(f"{place} takes messages of {who!r} from now on if they are signed with {keys}.")
 
 
 def _member(address: str, name: str | None) -> Member:

@@ -36,9 +36,6 @@ def join(
     federation: Annotated[Path, typer.Option(help="Where the federation file is stored.")] = Path(
         "federation.toml"
     ),
-    unsigned: Annotated[
-        bool, typer.Option("--unsigned", help="Do not sign messages with this user's key.")
-    ] = False,
 ) -> None:
     """Become a member of a hub, with an invitation, and get the federation file.
 
@@ -49,17 +46,14 @@ def join(
     if invite is None:
         place, text = str(url), _refresh(HubExchange(address), federation)
     else:
-        place, text = _enrol(url, _read(invite), name, federation, is_signed=not unsigned)
+        place, text = _enrol(url, _read(invite), name, federation)
     screen.say(f"{text} In a study, only the sampler changes:")
     screen.copied(f"FederatedSampler({str(federation)!r}, exchange={place!r})")
 
 
-def _enrol(
-    url: HubUrl, invitation: Invitation, name: str | None, file: Path, *, is_signed: bool
-) -> tuple[str, str]:
+def _enrol(url: HubUrl, invitation: Invitation, name: str | None, file: Path) -> tuple[str, str]:
     """Become a member and write the federation file; return where, and what was done."""
     place, done = f"{url.base}/{invitation.name}", ""
-    keys = KeyPair.load() if is_signed else None
     agreed: Federation | None = None
 
     def accept(federation: Federation) -> None:
@@ -74,16 +68,16 @@ def _enrol(
             ) from None
         agreed = federation
 
-    mine = enrol(str(url), invitation, None if name is None else member(name), keys, accept)
+    called = None if name is None else member(name)
+    mine = enrol(str(url), invitation, called, keys=KeyPair.load(), accept=accept)
     if agreed is None:
         already = f"You are the member {mine.member!r} of {mine.place} already."
         return place, f"{already} {_refresh(HubExchange(mine.place), file)}"
     _write(agreed, file)
-    signed = f"signed with the key {mine.key}" if mine.key else "not signed"
     return place, (
         f"You are now the member {mine.member!r} of {mine.place}. The token is in "
-        f"{Memberships().path}, which only this user can read. Your messages will be {signed}. "
-        f"{done}"
+        f"{Memberships().path}, which only this user can read. Your messages will be signed with "
+        f"the key {mine.key}. {done}"
     )
 
 
@@ -99,7 +93,8 @@ def _refresh(exchange: HubExchange, file: Path) -> str:
 
 
 def _write(federation: Federation, file: Path) -> None:
-    """Write a federation file; one that says the same stays as it is."""
+    """Remember the listed keys, and write the federation file unless one says the same."""
+    Keyring.user().judge(federation, [])
     if not file.exists() or Federation.load(file).members != federation.members:
         federation.save(file)
 

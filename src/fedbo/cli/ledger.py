@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.text import Text
 
@@ -20,21 +21,11 @@ from fedbo.exchange import Entry, Ledger
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
 from fedbo.message import Fingerprint, Heard, Message, Release
+from fedbo.message.compact import Compact
+from fedbo.message.message import Belief, Contribution, Weights
 from fedbo.privacy.statement import broken_promise, statement
 
 _NOTHING_LEFT = ("undelivered", "withdrawn", "received")  # actions after which nothing left
-_ARRAYS = {
-    "weights": {"omega": "a draw of the feature weights"},
-    "belief": {
-        "nu": "the mean of the feature weights",
-        "covariance": "the covariance of the feature weights",
-    },
-    "compact": {
-        "nu": "the mean of the leading coordinates",
-        "counts": "counts of trials in the public cells",
-    },
-    "contribution": {"y": "the shape of the mean"},
-}
 
 
 def ledger(
@@ -87,16 +78,29 @@ def show_message(
         "trials": f"{message.t_n:,}",
         "size": f"{screen.count(message.nbytes, 'byte')} ({message.kind})",
     }
-    if message.kind == "belief":
-        header["incumbent"] = f"{message.incumbent:.6g}, the best standardised score"
-    if message.tip:
-        header["tip"] = _tip(message, federation)
-    if message.kind == "contribution":
-        header["vote"] = f"cell {message.cell}, which holds the best trial"
+    arrays: dict[str, NDArray[Any]]
+    match message.body:
+        case Weights() as body:
+            arrays = {"omega, a draw of the feature weights": body.omega}
+        case Belief() as body:
+            header["incumbent"] = f"{body.incumbent:.6g}, the best standardised score"
+            arrays = {
+                "nu, the mean of the feature weights": body.nu,
+                "covariance, the covariance of the feature weights": body.covariance,
+            }
+        case Compact() as body:
+            if body.tip:
+                header["tip"] = _tip(message, federation)
+            arrays = {
+                "nu, the mean of the leading coordinates": body.nu,
+                "counts, counts of trials in the public cells": body.counts,
+            }
+        case Contribution() as body:
+            header["vote"] = f"cell {body.cell}, which holds the best trial"
+            arrays = {"y, the shape of the mean": body.y}
     screen.facts({**about, **header, **about})
-    for name, meaning in _ARRAYS[message.kind].items():
-        screen.say(f"{name}, {meaning}", "bold")
-        numbers = getattr(message, name)
+    for meaning, numbers in arrays.items():
+        screen.say(meaning, "bold")
         text = np.array2string(numbers, threshold=sys.maxsize, precision=4, suppress_small=True)
         Console().print(Text(text), soft_wrap=True)
 

@@ -12,7 +12,7 @@ from fedbo.cli import checks, screen
 from fedbo.exchange import FolderExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, is_installed
+from fedbo.identity import KeyPair, listed_keys
 from fedbo.message import Message
 from fedbo.privacy import signal, spent, statement
 from fedbo.privacy.release import composed
@@ -21,9 +21,6 @@ from fedbo.privacy.release import composed
 def release(
     address: Annotated[str, typer.Argument(help="The folder with the contributions.")],
     federation: Annotated[Path, typer.Option(help="The federation file, with its privacy plan.")],
-    unsigned: Annotated[
-        bool, typer.Option("--unsigned", help="Do not sign the release with this user's key.")
-    ] = False,
     yes: checks.Yes = False,
 ) -> None:
     """Show a private release of all contributions, ask, make and publish it, and say what it cost.
@@ -35,7 +32,7 @@ def release(
     agreed, place = Federation.load(federation), exchange_at(address)
     if not isinstance(place, FolderExchange):
         raise checks.refused("a hub makes its own releases: fedbo hub release", "ADDRESS")
-    keys, ledger = KeyPair.load() if is_installed() and not unsigned else None, Ledger()
+    keys, ledger = listed_keys(agreed, agreed.require_plan().by) or KeyPair.load(), Ledger()
 
     def ask(number: int, counted: Sequence[Message]) -> None:
         trials = sum(message.t_n for message in counted)

@@ -89,9 +89,6 @@ def publish(
     to: To,
     federation: FederationFile = None,
     name: PeerName = None,
-    unsigned: Annotated[
-        bool, typer.Option("--unsigned", help="Do not sign the message with this user's key.")
-    ] = False,
     no_tips: NoTips = False,
 ) -> None:
     """Publish the message of a study that exists, whichever sampler made it.
@@ -102,7 +99,7 @@ def publish(
     ledger, exchange = Ledger(), exchange_at(to)
     agreed = federation_at(exchange, federation)
     stored = _stored(storage, study, agreed, name, no_tips)
-    published = stored.publish(exchange, signed=False if unsigned else None, ledger=ledger)
+    published = stored.publish(exchange, ledger=ledger)
     message, where = published.message, exchange.address
     text = f"The message of {message.sender} was published at {where}."
     if not published.is_new:
@@ -116,7 +113,7 @@ def publish(
             "federation": str(Fingerprint(message.fingerprint)),
             "about": about,
             "size": f"{screen.count(message.nbytes, 'byte')} ({message.kind})",
-            "signature": f"with the key {message.signer}" if message.key else "not signed",
+            "signature": f"with the key {message.signer}",
         }
     )
     screen.say(f"fedbo ledger lists everything that was sent; the log is {ledger.path}.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
+from fedbo.exchange.errors import ExchangeError
+from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
-from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair
+from fedbo.identity import Keyring, Trusted
 from fedbo.message import Heard, Message
 
 
@@ -16,19 +16,19 @@ class Identity(NamedTuple):
     """As whom this user takes part in a federation at a place with members."""
 
     member: str  # a sender is this name, or ``member/agent``
-    key: str | None  # public, as text; empty: messages are not signed; None: any will do
+    key: str  # public, as text
 
 
 class Holding(NamedTuple):
     """Something at a place, of any federation."""
 
     message: Heard | None  # None if it cannot be read
-    when: float | None  # it was put there, in seconds since 1970; None if that is not known
+    when: float  # it was put there, in seconds since 1970
     place: str  # the path of a file, for example
     fault: str | None  # why it cannot be read
 
     @classmethod
-    def of(cls, content: Heard | str, when: float | None, place: str) -> Holding:
+    def of(cls, content: Heard | str, when: float, place: str) -> Holding:
         """Return what is at a place: a message, or why there is none that can be read."""
         if isinstance(content, str):
             return cls(None, when, place, content)
@@ -36,7 +36,7 @@ class Holding(NamedTuple):
 
 
 class Exchange(ABC):
-    """A place that hands out the latest message of each agent.
+    """A place that hands out what counts of each agent: its latest message, if not withdrawn.
 
     All methods may be called from any thread, by many processes at once, and again after an error.
     They raise `ExchangeError` if the place cannot be reached, and then leave it as it was. After a
@@ -48,28 +48,28 @@ class Exchange(ABC):
     """
 
     address: str  # where messages go, for people and for the ledger
-    keyring: Keyring | None = None  # which keys belong to whom; None: it does not look at keys
+    keyring: Keyring | None = None  # whose key is whose; None: agents of one program need no keys
 
     @abstractmethod
-    def publish(self, message: Heard) -> bool:
-        """Hand out the message, or the release, in place of its sender's earlier one.
+    def publish(self, content: Content) -> bool:
+        """Put a message, a withdrawal or a release in its place, if it counts there.
 
-        There is one message for each sender, key and federation. If the place already has one with
-        the same or a later sequence, or a withdrawal of it, nothing happens: a retry changes
-        nothing, and workers that share an agent may finish in any order.
+        There is one place for each sender, key and federation, and `fedbo.exchange.latest.latest`
+        decides what counts of it and of what is there. So a retry changes nothing, workers that
+        share an agent may finish in any order, and nobody can put back what was withdrawn.
 
         Returns:
-            Whether the place now hands out exactly this message. True after a retry.
+            Whether exactly this is now in its place. True after a retry.
         """
 
     @abstractmethod
-    def fetch(self, federation: Federation) -> list[Heard]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         """Return the latest message of every sender, the caller included, sorted by sender.
 
         If the federation has a privacy plan, this is the latest release, and nothing else.
 
-        The messages fit this federation, and the keyring accepts their keys. One that is damaged,
-        does not fit or is not from its sender is left out with an `ExchangeWarning`, which is not
+        All are trusted: they were opened here (`fedbo.identity.open`). One that is damaged, does
+        not fit or is not from its sender is left out with an `ExchangeWarning`, which is not
         repeated. If the place tells of other federations, there is one warning for each of them.
 
         A place with more than 1,024 peers may return a selection of at most so many, in which the
@@ -77,29 +77,15 @@ class Exchange(ABC):
         withdrawn, its sender has left, or others were selected), the caller should forget it too.
         """
 
-    @abstractmethod
-    def withdraw(
-        self,
-        federation: Federation,
-        sender: str,
-        keys: KeyPair | None = None,
-        mine: Callable[[Message], bool] | None = None,
-    ) -> bool:
-        """Stop handing out the sender's message for this federation.
+    def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases.
 
-        With keys, a signed `fedbo.message.Withdrawal` stays at the place, so that nobody can put
-        back a copy: the sender is heard again from the next sequence on.
-
-        Args:
-            federation: The federation that the message is for.
-            sender: The name of the agent that sent it.
-            keys: Withdraw the message that is signed with this key; an unsigned one if None.
-            mine: Withdraw the message only if this is true for it.
-
-        Returns:
-            Whether there was such a message. Peers forget it when they fetch again; nobody can
-            make a hostile one do so.
+        By default, a place shows them to nobody, and makes its releases itself.
         """
+        raise ExchangeError(
+            f"{self.address} shows nobody the contributions to its releases: whoever runs it makes "
+            "them"
+        )
 
     def identity(self, federation: Federation) -> Identity | None:
         """Return as whom this user takes part; None (default) if any name and key will do.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fedbo.exchange.choice import OpenExchange
+from fedbo.exchange.base import Exchange
 from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
@@ -18,10 +18,10 @@ from fedbo.privacy.budget import check_signer, next_number, next_release, one_ea
 
 
 def make_release(
-    exchange: OpenExchange,
+    exchange: Exchange,
     federation: Federation,
     ledger: Ledger,
-    keys: KeyPair | None = None,
+    keys: KeyPair,
     ask: Callable[[int, Sequence[Message]], None] | None = None,
 ) -> tuple[Release, bool]:
     """Make the next private release of the contributions at an exchange, and publish it.
@@ -34,7 +34,7 @@ def make_release(
         exchange: Where the contributions are, and where the release goes.
         federation: The federation, with its privacy plan.
         ledger: The record of this party, to which the release is added before it is published.
-        keys: Sign the release; by default it is not signed.
+        keys: The key pair that signs the release.
         ask: Is called with the number of a new release and the contributions to it, before it is
             made. If it raises, nothing is spent.
 
@@ -43,7 +43,7 @@ def make_release(
     """
     plan = federation.require_plan()
     check_signer(federation, keys)
-    published = exchange.fetch(federation)
+    published = [trusted.content for trusted in exchange.fetch(federation)]
     for release in published:  # the ledger may have been lost
         if isinstance(release, Release):
             ledger.receive(release)
@@ -67,7 +67,7 @@ def make_release(
     return release, True
 
 
-def _publish(exchange: OpenExchange, ledger: Ledger, release: Release) -> None:
+def _publish(exchange: Exchange, ledger: Ledger, release: Release) -> None:
     if not ledger.publish(exchange, release):
         raise ExchangeError(
             f"release {release.sequence} is recorded in {ledger.path}, but {exchange.address} has "

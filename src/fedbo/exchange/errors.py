@@ -34,15 +34,15 @@ class ExchangeWarning(UserWarning):
 
 
 @contextlib.contextmanager
-def failing(what: str) -> Iterator[None]:
+def failing(what: str, error: type[ExchangeError] = ExchangeError) -> Iterator[None]:
     """Turn an error of the operating system into one that says what failed, and what to do."""
     try:
         yield
     except ExchangeError:
         raise
-    except FileRefused as error:
-        raise ExchangeError(f"{what}: {error}") from None
-    except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, "check whether it exists and can be reached")
-        reason = f"{error.strerror}; {advice}" if error.strerror else str(error)
-        raise ExchangeError(f"{what}: {reason}") from None
+    except FileRefused as refused:
+        raise error(f"{what}: {refused}") from None
+    except OSError as failure:
+        advice = _ADVICE.get(failure.errno or 0, "check whether it exists and can be reached")
+        reason = f"{failure.strerror}; {advice}" if failure.strerror else str(failure)
+        raise error(f"{what}: {reason}") from None

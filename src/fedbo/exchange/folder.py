@@ -1,10 +1,10 @@
 """A folder as an exchange: a shared drive, or a folder that a program synchronises.
 
-``FOLDER/<fingerprint>/<sender>-<8 hex digits>.fedbo`` holds the message of one sender and key,
-after a title line and a digest that reveals damage; ``…-withdrawn.fedbo`` holds the signed
-withdrawal of it, and ``…-release.fedbo`` a private release. Nothing is looked for elsewhere, and a
-file counts only under the name that its sender and key have. Names that start with a dot are
-ignored: these files are still being written, or belong to programs that synchronise.
+``FOLDER/<fingerprint>/<sender>-<8 hex digits>.fedbo`` holds what counts of one sender and key: its
+message, or the withdrawal of it, after a title line and a digest that reveals damage;
+``…-release.fedbo`` holds a private release. Nothing is looked for elsewhere, and a file counts only
+under the name that its sender and key have. Names that start with a dot are ignored: these files
+are still being written, or belong to programs that synchronise.
 
 Whoever may write to the folder may put anything into it, at any moment. So links in it are neither
 followed nor read, a file that is larger than a message of the federation is not read, and what is
@@ -17,50 +17,86 @@ import errno
 import hashlib
 import os
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
 from fedbo import files
-from fedbo.exchange.base import Holding
-from fedbo.exchange.choice import (
-    LISTED,
-    Content,
-    OpenExchange,
-    choose,
-    foreign,
-    is_withdrawable,
-    replaces,
-    standing,
-    tell,
-    withdrawal_of,
-)
-from fedbo.exchange.errors import ExchangeError, failing
+from fedbo.exchange.base import Exchange, Holding
+from fedbo.exchange.errors import ExchangeError, NotSent, failing
+from fedbo.exchange.hearing import Hearing, foreign
+from fedbo.exchange.latest import Content, latest
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
 from fedbo.files import FileRefused, Lock
-from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair
-from fedbo.message import Fingerprint, Heard, Message, MessageRefused, Withdrawal, read
+from fedbo.identity import Keyring, Trusted, verify
+from fedbo.message import Fingerprint, Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
 
 SUFFIX = ".fedbo"
-MOST_FILES = 20_000  # that are looked at in a folder: a second, and 32 MB of what is wrong
+MOST_FILES = 20_000  # messages that are looked at in a folder: a second, and 32 MB of what is wrong
+MOST_ENTRIES = 500_000  # names that are looked at, those of other files included
 MOST_HELD = 2**30  # bytes that the largest messages of a federation may take in memory
 MOST_LISTED = 2**26  # bytes of messages that one call of `holdings` returns
+LISTED = 2**20  # bytes of a message of any federation that is listed
 _TITLE = "fedbo message 1"
-_ENDINGS = {"message": "", "withdrawal": "-withdrawn", "release": "-release"}
+_RELEASE = "-release"
 _LONGEST = 200  # characters of a name that others chose, in a warning
 _LINK = "it is a link, and links are not followed"
 _FINGERPRINT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{8}){3}")
+_TICK = 2.0  # seconds: the time of a folder is no finer than this on some file systems
+_LOOK = 60.0  # seconds after which files are looked at again in any case
+
+Stamp = tuple[int, ...]  # which version of a file or folder it is
 
 
-class FolderExchange(OpenExchange):
+class _Heard:
+    """What was heard of one federation, and of which version of the folder and its files."""
+
+    def __init__(self, hearing: Hearing) -> None:
+        self.hearing = hearing
+        self.stamp: Stamp = ()
+        self.looked = 0.0  # at the files, by the monotonic clock
+        self._files: dict[str, tuple[Stamp, bytes | str]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, bytes | str]]:
+        for name, (_, data) in self._files.items():
+            yield name, data
+
+    def look(self, home: OpenFolder, federation: Federation) -> list[str]:
+        """Read the files that have changed; return what there is to warn of.
+
+        Who was heard before comes first, so that nobody is displaced by others. Some file systems
+        do not list a file that is being replaced at this moment.
+        """
+        most = federation.most_bytes
+        limit = min(MOST_FILES, MOST_HELD // most)
+        before = {n: f for n, f in self._files.items() if isinstance(f[1], bytes)}
+        seen, is_all = _names(home, limit + 1)
+        found: dict[str, tuple[Stamp, bytes | str]] = {}
+        is_full = False
+        for name in dict.fromkeys([*before, *seen]):
+            if is_full := len(found) == limit:
+                break
+            with suppress(FileNotFoundError):
+                stamp = stamp_of(home.status(name))
+                known = self._files.get(name)
+                is_same = known is not None and known[0] == stamp
+                found[name] = known if known and is_same else (stamp, _load(home, name, most))
+        self._files = found
+        if not (is_full or not is_all):
+            return []
+        return [
+            f"{home.path} has more than {limit:,} messages or {MOST_ENTRIES:,} other files, and "
+            "the rest was ignored: use the folder for nothing else"
+        ]
+
+
+class FolderExchange(Exchange):
     """An exchange through a folder that all participants can reach.
 
     Use the folder for nothing else. Its sub-folders get its permissions: whoever may write to it
@@ -74,22 +110,23 @@ class FolderExchange(OpenExchange):
     Args:
         folder: The path of the folder; ``~`` is expanded. The first message creates the folder if
             it does not exist; the folder above must exist.
-        keyring: Which keys belong to whom; by default the user's keyring.
+        keyring: Whose key is whose; by default the user's keyring.
 
     Raises:
         ExchangeError: If the folder cannot be reached.
     """
 
     def __init__(self, folder: str | os.PathLike[str], keyring: Keyring | None = None) -> None:
-        if not os.fspath(folder):
-            raise ExchangeError("the address is '', expected a folder or the address of a hub")
+        if not os.fspath(folder) or "\0" in os.fspath(folder):
+            raise ExchangeError(
+                f"the address is {os.fspath(folder)!r}, expected a folder or the address of a hub"
+            )
         self.folder = Path(os.path.abspath(os.path.expanduser(folder)))
         self.address = str(self.folder)
         self.keyring: Keyring = Keyring.user() if keyring is None else keyring
         self._was_there = False
         self._lock = Lock()
-        self._heard: dict[bytes, list[str]] = {}  # names of files with contents, by federation
-        self._told: defaultdict[bytes, set[str]] = defaultdict(set)  # warnings, by federation
+        self._heard: dict[str, _Heard] = {}  # by federation
         with (
             failing(f"the folder {self.address} cannot be used"),
             suppress(FileNotFoundError),
@@ -97,49 +134,35 @@ class FolderExchange(OpenExchange):
         ):
             pass
 
-    def publish(self, message: Heard) -> bool:
-        data, name = seal(message), name_of(message)
-        what = f"{message.type} {message.sequence} of {message.sender!r}"
-        with (
-            self._lock,
-            failing(f"{what} was not put into {self.address}"),
-            self._opened(create=True) as root,
-            root.subfolder(str(Fingerprint(message.fingerprint)), create=True) as home,
-            home.alone(),
-        ):
-            if not standing([message], _withdrawals(home, message)):
-                return False
-            before = _load(home, name, len(data) + RELEASE_BYTES)
-            if is_new := replaces(message, before):
-                home.write(name, data)
-        return is_new or (isinstance(before, Heard) and before.encode() == message.encode())
+    def __reduce__(self) -> tuple[type[FolderExchange], tuple[str, Keyring]]:
+        return type(self), (self.address, self.keyring)
 
-    def withdraw(
-        self,
-        federation: Federation,
-        sender: str,
-        keys: KeyPair | None = None,
-        mine: Callable[[Message], bool] | None = None,
-    ) -> bool:
-        name = file_name(sender, b"" if keys is None else keys.public)
+    def publish(self, content: Content) -> bool:
+        what = f"{content.type} {content.sequence} of {content.sender!r}"
+        try:
+            verify(content)
+        except MessageRefused as error:
+            raise NotSent(f"it was not put into {self.address}: {error}") from None
+        data, name = seal(content), name_of(content)
         with (
             self._lock,
-            failing(f"the message of {sender!r} in {self.address} is still handed out"),
-            suppress(FileNotFoundError),
-            self._opened() as root,
-            root.subfolder(str(federation.fingerprint)) as home,
+            failing(f"{what} was not put into {self.address}", NotSent),
+            self._opened(create=True) as root,
+            root.subfolder(str(Fingerprint(content.fingerprint)), create=True) as home,
             home.alone(),
         ):
-            message = _load(home, name, federation.most_bytes)
-            if is_withdrawable(message, federation, sender, keys, mine):
-                try:
-                    if keys is not None and standing([message], _withdrawals(home, message)):
-                        withdrawal = withdrawal_of(message, keys)
-                        home.write(name_of(withdrawal), seal(withdrawal))
-                finally:
-                    home.unlink(name)
-                return True
-        return False
+            before = _signed(home, name, len(data) + RELEASE_BYTES)
+            (counting,) = latest([content] if before is None else [before, content]).values()
+            if counting != before:
+                home.write(name, data)
+        return counting == content
+
+    def fetch(self, federation: Federation) -> list[Trusted]:
+        return self._hearing(federation).messages()
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        federation.require_plan()
+        return self._hearing(federation).contributions()
 
     def holdings(self) -> list[Holding]:
         """Return everything in the folder, of any federation, sorted by place.
@@ -147,7 +170,7 @@ class FolderExchange(OpenExchange):
         Nothing is checked. What is too large is not read, nor are more than 20,000 files.
         """
         held: list[Holding] = []
-        left, looks = MOST_LISTED, iter(range(2 * MOST_FILES))
+        left = MOST_LISTED
         with (
             self._lock,
             failing(f"the folder {self.address} cannot be read"),
@@ -156,12 +179,15 @@ class FolderExchange(OpenExchange):
         ):
             for fingerprint in _federations(root):
                 with root.subfolder(fingerprint) as home:
-                    for name in sorted(_names(home, MOST_FILES - len(held), looks)):
-                        content = _load(home, name, min(left, LISTED))
-                        if content is not None and not isinstance(content, Withdrawal):
+                    for name in sorted(_names(home, MOST_FILES - len(held))[0]):
+                        with suppress(FileNotFoundError):
                             when = home.status(name).st_mtime
-                            held.append(Holding.of(content, when, os.path.join(home.path, name)))
-                            left -= 0 if isinstance(content, str) else content.nbytes
+                            data = _load(home, name, min(left, LISTED))
+                            content = data if isinstance(data, str) else read(data)
+                            if not isinstance(content, Withdrawal):
+                                place = os.path.join(home.path, name)
+                                held.append(Holding.of(content, when, place))
+                            left -= len(data)
         return held
 
     @contextmanager
@@ -182,73 +208,76 @@ class FolderExchange(OpenExchange):
         with root:
             yield root
 
-    def _chosen(self, federation: Federation) -> list[Heard]:
-        own, most = federation.fingerprint, federation.most_bytes
-        limit = min(MOST_FILES, MOST_HELD // most)
-        contents: dict[str, Content] = {}
-        notices: list[str] = []
-        others: list[str] = []
+    def _hearing(self, federation: Federation) -> Hearing:
+        """Hear what is in the folder now, if it may have changed."""
+        own, now = str(federation.fingerprint), time.monotonic()
         with self._lock, failing(f"the folder {self.address} cannot be read"):
-            with suppress(FileNotFoundError), self._opened() as root:
-                others = [name for name in _federations(root) if name != str(own)]
-                with root.subfolder(str(own)) as home:
-                    # Who was heard before comes first, so that nobody is displaced by others. Some
-                    # file systems do not list a file that is being replaced at this moment.
-                    seen = _names(home, limit + 1, range(2 * limit + 2))
-                    names = dict.fromkeys([*self._heard.get(own, ()), *seen])
-                    for name in islice(names, limit):
-                        if (content := _load(home, name, most)) is not None:
-                            contents[name] = content
-                    if len(names) > limit:
-                        notices.append(
-                            f"{home.path} has more than {limit:,} files, and the rest was ignored: "
-                            "use the folder for nothing else"
-                        )
-            self._heard[own] = [n for n, each in contents.items() if not isinstance(each, str)]
-            path = self.folder / str(own)
-            named = [(f"{path / shortened(n, _LONGEST)}", each) for n, each in contents.items()]
-            messages, faults = choose(federation, self.keyring, named)
-            for name in others:
-                other = bytes.fromhex(name.replace("-", ""))
-                faults.append(foreign(self.address, federation, other))
-            tell([*notices, *faults], self._told[own], self.address)
-        return messages
+            new = _Heard(Hearing(federation, self.keyring, self.address))
+            heard = self._heard.setdefault(own, new)
+            is_trusted = heard.hearing.is_settled(federation)
+            with ExitStack() as stack:
+                stack.enter_context(suppress(FileNotFoundError))
+                root = stack.enter_context(self._opened())
+                stamp: Stamp = root.stamp()
+                home: OpenFolder | None = None
+                with suppress(FileNotFoundError):
+                    below = stack.enter_context(root.subfolder(own))
+                    stamp, home = stamp + below.stamp(), below
+                if is_trusted and stamp == heard.stamp and now < heard.looked + _LOOK:
+                    return heard.hearing
+                heard.stamp, heard.looked = stamp, now
+                if time.time() - max(stamp[::3]) / 1e9 < _TICK:
+                    heard.stamp = ()  # what changes now could have the same time
+                others = [name for name in _federations(root) if name != own]
+                faults = [foreign(self.address, federation, _parsed(name)) for name in others]
+                if home is not None:
+                    faults += heard.look(home, federation)
+                labels = ((str(self.folder / own / shortened(n, _LONGEST)), d) for n, d in heard)
+                heard.hearing.hear(labels, faults)
+        return heard.hearing
 
 
-def file_name(
-    sender: str, key: bytes, what: Literal["message", "withdrawal", "release"] = "message"
-) -> str:
+def file_name(sender: str, key: bytes, *, is_release: bool = False) -> str:
     """Make a file name that all file systems accept, even if two senders differ only in case.
 
     Args:
         sender: The name of the agent, or of the party that makes releases.
-        key: Its public key; empty if there is no signature.
-        what: What is in the file.
+        key: Its public key.
+        is_release: Whether it is the name for a release.
 
-    >>> file_name("Köln.1", b""), file_name("hub", b"", "release")
-    ('K%C3%B6ln%2E1-8db13081.fedbo', 'hub-08d33503-release.fedbo')
+    >>> file_name("Köln.1", bytes(32)), file_name("hub", bytes(32), is_release=True)
+    ('K%C3%B6ln%2E1-....fedbo', 'hub-...-release.fedbo')
     """
     escaped = quote(sender, safe="").replace(".", "%2E").replace("~", "%7E")
-    whole = sender.encode() + (b"\0" + key if key else b"")
-    return f"{escaped}-{hashlib.sha256(whole).hexdigest()[:8]}{_ENDINGS[what]}{SUFFIX}"
+    digest = hashlib.sha256(sender.encode() + b"\0" + key).hexdigest()[:8]
+    return f"{escaped}-{digest}{_RELEASE * is_release}{SUFFIX}"
 
 
-def name_of(content: Heard | Withdrawal) -> str:
+def name_of(content: Content) -> str:
     """Make the name of the file for a message, a withdrawal or a release."""
-    return file_name(content.sender, content.key, content.type)
+    return file_name(content.sender, content.key, is_release=isinstance(content, Release))
 
 
-def seal(content: Heard | Withdrawal) -> bytes:
+def seal(content: Content) -> bytes:
     """Return what a file holds."""
     return files.seal(_TITLE, content.encode())
 
 
-def _load(home: OpenFolder, name: str, most: int) -> Content | None:
-    """Read a file of at most so many bytes; None if there is none."""
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Return which version of a file or folder this is; its time comes first."""
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _load(home: OpenFolder, name: str, most: int) -> bytes | str:
+    """Return what is in a file of at most so many bytes, or why it counts nowhere.
+
+    A FileNotFoundError says that there is none.
+    """
     try:
-        content = read(files.unseal(_TITLE, home.read(name, most), "it"))
+        data = files.unseal(_TITLE, home.read(name, most), "it")
+        content = read(data)
     except FileNotFoundError:
-        return None
+        raise
     except OSError as error:
         link = error.errno == errno.ELOOP
         return _LINK if link else f"it cannot be read: {error.strerror or error}"
@@ -259,22 +288,35 @@ def _load(home: OpenFolder, name: str, most: int) -> Content | None:
             f"it holds a {content.type} of {content.sender!r}, which counts only in a file called "
             f"{name_of(content)}"
         )
-    return content
+    return data
 
 
-def _withdrawals(home: OpenFolder, message: Heard) -> list[Content | None]:
-    """Return what is where the withdrawal of a message would be."""
-    return [_load(home, file_name(message.sender, message.key, "withdrawal"), RELEASE_BYTES)]
+def _signed(home: OpenFolder, name: str, most: int) -> Content | None:
+    """Return what is in a file and has a valid signature; None for anything else."""
+    with suppress(FileNotFoundError, MessageRefused):
+        if isinstance(data := _load(home, name, most), bytes):
+            content = read(data)
+            verify(content)
+            return content
+    return None
 
 
-def _names(home: OpenFolder, most: int, looks: Iterable[int]) -> list[str]:
-    """Return the names of at most so many files of messages; ``looks`` has one for each entry."""
-    names = (entry.name for _, entry in zip(looks, home.entries(), strict=False))
-    right = (name for name in names if name.endswith(SUFFIX) and not name.startswith("."))
-    return [*islice(right, most)]
+def _names(home: OpenFolder, most: int) -> tuple[list[str], bool]:
+    """Return the names of at most so many messages, and whether all entries were looked at."""
+    names: list[str] = []
+    for looked, entry in enumerate(home.entries()):
+        if looked == MOST_ENTRIES or len(names) == most:
+            return names, False
+        if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
+            names.append(entry.name)
+    return names, True
 
 
 def _federations(root: OpenFolder) -> list[str]:
     """Return the names of the folders of federations."""
     names = (entry.name for entry in islice(root.entries(), MOST_FILES))
     return sorted(name for name in names if _FINGERPRINT.fullmatch(name))
+
+
+def _parsed(fingerprint: str) -> bytes:
+    return bytes.fromhex(fingerprint.replace("-", ""))

@@ -30,12 +30,11 @@ from msgspec.structs import replace
 from fedbo import files
 from fedbo.caller import warn
 from fedbo.exchange.base import Exchange
-from fedbo.exchange.choice import LARGEST, OpenExchange
 from fedbo.exchange.errors import ExchangeError, ExchangeWarning, NotSent, failing
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
 from fedbo.identity.keys import KeyPair
-from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release
+from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release, Withdrawal
 from fedbo.outside import printable, shortened
 from fedbo.privacy.statement import broken_promise
 from fedbo.state import make_folder, state_folder
@@ -43,7 +42,7 @@ from fedbo.state import make_folder, state_folder
 NAME = "ledger.jsonl"
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-_LONGEST = 2 * LARGEST  # bytes of a line; a message in base64 has 4/3 of its bytes
+_LONGEST = 2**27  # bytes of a line: enough for a belief with M = 5,000, in base64
 
 
 class NotOurs(ExchangeError):
@@ -81,9 +80,10 @@ class _Index:
     """What the lines of a ledger say. Messages are known by their contents' digests."""
 
     def __init__(self) -> None:
-        #: To which addresses it was sent; an empty one if it was handed out or received.
-        self.left: dict[bytes, set[str]] = {}
+        self.left: dict[bytes, set[str]] = {}  # to which addresses it was sent; empty: handed out
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it
+        #: What was sent last, and not withdrawn, by address, federation, agent and key.
+        self.last: dict[tuple[str, str, str, bytes], Message] = {}
         self.releases: dict[str, dict[str, None]] = {}  # contents, by federation
         self.damaged: set[int] = set()  # where lines begin that may have been releases
 
@@ -98,12 +98,21 @@ class _Index:
         elif entry.action == "withdrawn":
             for places in self.left.values():
                 places.discard(entry.to)
+            for place in [*self.last]:
+                if place[:3] == (entry.to, entry.federation, entry.agent):
+                    del self.last[place]
         else:
             digest = _digest(entry.content)
             self.left.setdefault(digest, set()).add(entry.to)
             self.studies.setdefault(digest, set()).add(entry.study)
             if entry.kind == "release":
                 self.releases.setdefault(entry.federation, {})[entry.content] = None
+            elif entry.action == "sent":
+                with contextlib.suppress(ValueError):  # it is damaged
+                    message = entry.message()
+                    if isinstance(message, Message):
+                        place = entry.to, entry.federation, entry.agent, message.key
+                        self.last[place] = message
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
@@ -173,19 +182,14 @@ class Ledger:
         entry = _entry("sent", message, exchange.address, study)
         what = f"message {entry.sequence} of {entry.agent!r} was not sent because it"
         is_new = self._record(entry, what)
-        # What a folder does not hand out, nobody has. Anything else may keep all that it is sent.
-        is_out, has_left = False, not isinstance(exchange, OpenExchange)
         try:
-            is_out = exchange.publish(message)
+            return exchange.publish(message)
         except NotSent:
-            has_left = False
-            raise
-        finally:
-            if is_new and not (is_out or has_left):
+            if is_new:
                 # If this fails too, the ledger lists a message that did not leave, which is safe.
                 with contextlib.suppress(OSError):
                     self._record(replace(entry, when=_now(), action="undelivered"), what)
-        return is_out
+            raise
 
     def record(self, message: Heard) -> None:
         """Record a message that an agent hands out to the program, which may send it anywhere.
@@ -254,42 +258,45 @@ class Ledger:
         exchange: Exchange,
         federation: Federation,
         sender: str,
-        keys: KeyPair | None = None,
+        keys: KeyPair,
         study: str | None = None,
     ) -> bool:
-        """Withdraw this user's message for this federation, then record that.
+        """Withdraw what was signed with these keys under a name, then record that.
 
-        A message is this user's if it is signed with ``keys``, or if it is not signed and recorded
-        here. With a ``study``, one that is recorded for another study is left alone.
+        A withdrawal takes the place of the message, so that nobody can put it back.
+
+        Args:
+            exchange: Where the message is.
+            federation: Its federation.
+            sender: Its sender.
+            keys: Its key pair.
+            study: Withdraw it only if this study sent it, or if it is not known which one did.
 
         Returns:
-            Whether there was a message to withdraw; `NotOurs` is raised if it is another's.
+            Whether there was a message to withdraw; `NotOurs` is raised if it is another study's.
         """
-        studies: dict[bytes, set[str]] = {}
-        try:
-            with self._reading("nothing was withdrawn, because the ledger"):
-                studies = self._index.studies
-        except ExchangeError:
-            if keys is None:  # else the key tells whose message it is
-                raise
-        asked: list[Message] = []
-
-        def is_ours(message: Message) -> bool:
-            asked.append(message)
-            sent_by = studies.get(_digest(_encoded(message)))
-            if sent_by is None:
-                return keys is not None
-            return study is None or bool(sent_by & {study, ""})
-
-        if not exchange.withdraw(federation, sender, keys, is_ours):
-            if asked:
-                raise NotOurs(
-                    f"nothing was withdrawn: by the ledger, another study or machine sent the "
-                    f"message of {sender!r} at {exchange.address}, and only it can withdraw it"
-                    + (", or fedbo exchange withdraw if it was deleted" if study else "")
-                )
+        with self._reading("nothing was withdrawn, because the ledger"):
+            place = exchange.address, str(federation.fingerprint), sender, keys.public
+            known = [message] if (message := self._index.last.get(place)) else []
+            studies = self._index.studies
+        for content in (trusted.content for trusted in exchange.fetch(federation)):
+            if isinstance(content, Message) and (content.sender, content.key) == place[2:]:
+                known.append(content)
+        if not known:
             return False
-        entry = _entry("withdrawn", asked[-1], exchange.address, study or "")
+        message = max(known, key=lambda each: each.sequence)
+        sent_by = studies.get(_digest(_encoded(message)))
+        if study is not None and sent_by is not None and not sent_by & {study, ""}:
+            raise NotOurs(
+                f"nothing was withdrawn: by the ledger, another study or machine sent the message "
+                f"of {sender!r} at {exchange.address}, and only it can withdraw it, or fedbo "
+                "exchange withdraw if it was deleted"
+            )
+        withdrawal = Withdrawal(
+            fingerprint=message.fingerprint, sender=sender, sequence=message.sequence
+        )
+        exchange.publish(keys.sign(withdrawal))
+        entry = _entry("withdrawn", message, exchange.address, study or "")
         what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
         self._record(replace(entry, content=""), what)
         return True

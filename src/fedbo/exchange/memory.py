@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
 from typing import Any, Self
 
-from fedbo.exchange.choice import (
-    OpenExchange,
-    Origin,
-    choose,
-    foreign,
-    is_withdrawable,
-    origin,
-    origin_of,
-    replaces,
-    standing,
-    tell,
-    withdrawal_of,
-)
+from fedbo.exchange.base import Exchange
+from fedbo.exchange.hearing import Hearing, foreign
+from fedbo.exchange.latest import Content, Origin, latest, origin
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair
-from fedbo.message import Heard, Message, Withdrawal
+from fedbo.identity import Trusted
+from fedbo.message import Message
 
 
-class MemoryExchange(OpenExchange):
+class MemoryExchange(Exchange):
     """An exchange that keeps messages in the memory of this process.
 
-    Args:
-        keyring: Which keys belong to whom; by default a new one that is in memory too.
+    The agents of one program need no keys, and no signature is looked at.
 
     >>> from fedbo import Agent, Federation, Float
     >>> federation = Federation({"x": Float(0, 1)})
@@ -39,53 +25,46 @@ class MemoryExchange(OpenExchange):
     >>> exchange = MemoryExchange()
     >>> exchange.publish(agent.message()), len(exchange.fetch(federation))
     (True, 1)
-    >>> exchange.withdraw(federation, "site-a"), len(exchange.fetch(federation))
-    (True, 0)
     """
 
-    def __init__(self, keyring: Keyring | None = None) -> None:
+    def __init__(self) -> None:
         self.address = "memory"
-        self.keyring: Keyring = Keyring() if keyring is None else keyring
         self._lock = Lock()
-        self._held: dict[tuple[str, Origin], Heard] = {}  # by type and origin
-        self._withdrawn: dict[Origin, Withdrawal] = {}
-        self._told: defaultdict[bytes, set[str]] = defaultdict(set)  # warnings, by federation
+        self._places: dict[Origin, Content] = {}
+        self._heard: dict[bytes, tuple[int, Hearing]] = {}  # by federation, after so many changes
+        self._changes = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
 
-    def publish(self, message: Heard) -> bool:
-        key = message.type, origin(message)
+    def publish(self, content: Content) -> bool:
+        place = origin(content)
         with self._lock:
-            if not standing([message], self._withdrawn.values()):
-                return False
-            if replaces(message, self._held.get(key)):
-                self._held[key] = message
-            return self._held[key].encode() == message.encode()
+            before = self._places.get(place, content)
+            (counting,) = latest([before, content]).values()
+            if counting != self._places.get(place):
+                self._places[place] = counting
+                self._changes += 1
+            return counting == content
 
-    def _chosen(self, federation: Federation) -> list[Heard]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
+        return self._hearing(federation).messages()
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        federation.require_plan()
+        return self._hearing(federation).contributions()
+
+    def _hearing(self, federation: Federation) -> Hearing:
         own = bytes(federation.fingerprint)
         with self._lock:
-            ours = [("a message", each) for each in self._held.values() if each.fingerprint == own]
-            messages, faults = choose(federation, self.keyring, ours)
-            others = {each.fingerprint for each in self._held.values()} - {own}
-            faults += [foreign(self.address, federation, other) for other in sorted(others)]
-            tell(faults, self._told[own], self.address)
-        return messages
-
-    def withdraw(
-        self,
-        federation: Federation,
-        sender: str,
-        keys: KeyPair | None = None,
-        mine: Callable[[Message], bool] | None = None,
-    ) -> bool:
-        source = origin_of(federation, sender, keys)
-        with self._lock:
-            message = self._held.get((Message.type, source))
-            if message is None or not is_withdrawable(message, federation, sender, keys, mine):
-                return False
-            del self._held[Message.type, source]
-            if keys is not None:
-                self._withdrawn[source] = withdrawal_of(message, keys)
-        return True
+            new = 0, Hearing(federation, None, self.address)
+            seen, hearing = self._heard.get(own, new)
+            if not hearing.is_settled(federation) or seen != self._changes:
+                entries = [(p.fingerprint, c) for p, c in self._places.items()]
+                others = {fingerprint for fingerprint, _ in entries} - {own}
+                hearing.hear(
+                    (("a message", content.encode()) for place, content in entries if place == own),
+                    [foreign(self.address, federation, other) for other in sorted(others)],
+                )
+                self._heard[own] = self._changes, hearing
+        return hearing

@@ -77,6 +77,11 @@ class OpenFolder:
         with os.scandir(self.path if self.fd is None else self.fd) as entries:
             yield from entries
 
+    def stamp(self) -> tuple[int, int, int]:
+        """Return which version of the folder this is: its time, which changes with its names."""
+        status = os.stat(self.path if self.fd is None else self.fd)
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
     def status(self, name: str) -> os.stat_result:
         """Return the status of a file, or of the link itself."""
         return os.stat(self._at(name), dir_fd=self.fd, follow_symlinks=False)

@@ -7,14 +7,13 @@ without a model, and what needs the models is here.
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbo.federation.federation import Federation, refusal
 from fedbo.message.compact import Compact
-from fedbo.message.inbox import LEAST_EIGENVALUE, Belief, Held, held
+from fedbo.message.inbox import LEAST_EIGENVALUE, Held, Moments, held
 from fedbo.message.message import Contribution, Heard, Message
 from fedbo.message.release import COORDINATES, Release
 from fedbo.message.signed import MOST_CELLS, MessageRefused, Withdrawal
@@ -141,10 +140,11 @@ class Shared:
 
     def held(self, message: Message) -> Held:
         """Return what an inbox holds of a message."""
-        if message.kind != "compact":
-            return held(message)
-        header, tip = (message.sender, message.sequence, message.t_n), self.tip(message)
-        return Held(*header, _belief(self, message), tip=tip)
+        match message.body:
+            case Compact() as body:
+                header, tip = (message.sender, message.sequence, message.t_n), self.tip(message)
+                return Held(*header, _moments(self, body), tip=tip)
+        return held(message)
 
     def check(self, content: Heard | Withdrawal) -> None:
         """Raise `MessageRefused`, with the reason, if this does not fit the federation.
@@ -178,7 +178,7 @@ class Shared:
             if fault := self._basis_fault(body.basis):
                 return fault
         if not body.fits(M, cells):
-            return f"it has M = {message.M}, expected M = {M} and {cells} cells"
+            return f"it has M = {body.M}, expected M = {M} and {cells} cells"
         if message.tip and (not self.federation.tips or self.tip(message) is None):
             return f"its tip is {message.tip[:_SHOWN].hex()}, which is no tip of this federation"
         return message.absurd_number(self.federation.noise_variance)
@@ -207,8 +207,7 @@ def _shared(federation: Federation) -> Shared:
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
-def _belief(shared: Shared, message: Message) -> Belief:
-    body = cast(Compact, message.body)
+def _moments(shared: Shared, body: Compact) -> Moments:
     m, R = summary.belief(body.levels, body.step, shared.factor_of(body.counts))
     kept = np.einsum("ri,ri->r", R, R) > LEAST_EIGENVALUE
     return m.astype(np.float32), R[kept].astype(np.float32)

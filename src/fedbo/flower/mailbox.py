@@ -15,8 +15,8 @@ from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.flower.wire import log
-from fedbo.identity import Keyring, listed_keys
+from fedbo.identity import KeyPair, Keyring, NotTrusted, listed_keys, open
+from fedbo.identity.keyring import NAME, Reason
 from fedbo.message import Message, MessageRefused, Release
 from fedbo.message.message import MOST_PEERS
 from fedbo.privacy.budget import BudgetSpent, is_due
@@ -28,13 +28,13 @@ class Mailbox:
 
     Args:
         folder: Where messages and the ledger of releases are kept.
-        federation: What all agents agree on. If it lists its members, the private releases are
-            signed with the key of the party that makes them.
+        federation: What all agents agree on. Private releases are signed with the listed key of
+            the party that makes them, or else with the server's own key, in the same folder.
 
     >>> import tempfile
     >>> from fedbo import Agent, Federation, Float
     >>> federation = Federation({"x": Float(0, 1)})
-    >>> agent = Agent(federation, name="site-a", seed=0)
+    >>> agent = Agent(federation, name="site-a", seed=0, keys=KeyPair.generate())
     >>> trial = agent.tell({"x": 0.3}, 1.0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     mailbox = Mailbox(Path(folder), federation)
@@ -51,18 +51,22 @@ class Mailbox:
                 "least_members of the privacy plan is 0, expected 1 or more: the server of a fleet "
                 "makes a release when so many members have contributed"
             )
-        self._keys = None if plan is None else listed_keys(federation, plan.by)
         self.federation = federation
         make_folder(folder)
+        if plan is not None:
+            self._keys = listed_keys(federation, plan.by) or KeyPair.own(folder)
         self._start = folder / "federation.toml"
         if not self._start.exists():
             federation.save(self._start)
-        self._keyring = Keyring()  # it needs to know nobody: see `put`
+        self._keyring = Keyring(folder / NAME)
         self._exchange = FolderExchange(folder / "messages", self._keyring)
         self._ledger = Ledger(folder / "ledger.jsonl")
         self._nodes: dict[str, int] = {}  # whose name it is, in this run
-        kept = self._exchange.fetch if plan is None else self._exchange.contributions
-        self._held = {m.sender: m for m in kept(federation) if isinstance(m, Message)}
+        kept = self._exchange.contributions(federation) if plan is not None else None
+        if kept is None:
+            heard = (trusted.content for trusted in self._exchange.fetch(federation))
+            kept = [message for message in heard if isinstance(message, Message)]
+        self._held = {message.sender: message for message in kept}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -75,8 +79,8 @@ class Mailbox:
     def put(self, node: int, data: bytes, present: Sequence[int] = ()) -> str:
         """Keep a node's message in place of its earlier one; return its sender.
 
-        A name belongs to the first node that uses it in a run, until this node has left. That node
-        may also start anew, after it lost its trials.
+        A name belongs to the key that the server saw first under it, and in a run to one node,
+        until this node has left.
 
         Args:
             node: The node that sent the message.
@@ -91,32 +95,21 @@ class Mailbox:
         Shared.of(self.federation).check(message)
         if not isinstance(message, Message):
             raise MessageRefused(f"it is a {message.type}, expected the message of an agent")
-        if message.key and not self.federation.members:
-            raise MessageRefused(
-                "it is signed, but the federation lists no members, so that anybody could claim a "
-                "name for ever: list all keys in the federation file, or send it unsigned"
-            )
-        if "/" in message.sender and not self.federation.members:
-            raise MessageRefused(
-                f"{message.sender!r} is a name within that of a member, which only its key could "
-                "prove: list all keys in the federation file, or choose a name without '/'"
-            )
-        self._keyring.check(self.federation, [message])
         self._check_name(node, message.sender, present)
-        self._store(message)
+        try:
+            open(self.federation, self._keyring, data)
+        except NotTrusted as error:
+            if error.reason is not Reason.OTHER_KEY:
+                raise
+            raise MessageRefused(
+                f"node {node} calls itself {message.sender!r}, a name that belongs to another key: "
+                "a site that has lost its folder, and so its key, takes a new name"
+            ) from None
+        if self._exchange.publish(message):  # else the site has sent a later one before
+            self._held.pop(message.sender, None)
+            self._held[message.sender] = message  # the latest comes last
         self._nodes[message.sender] = node
         return message.sender
-
-    def _store(self, message: Message) -> None:
-        held = self._held.pop(message.sender, None)
-        if not self._exchange.publish(message):
-            if held is not None and message.key:
-                message = held  # the new one is earlier: the member signed it before
-            else:
-                log.warning("%s starts anew: its earlier message is dropped", message.sender)
-                self._exchange.withdraw(self.federation, message.sender)
-                self._exchange.publish(message)
-        self._held[message.sender] = message  # the latest comes last
 
     def _check_name(self, node: int, sender: str, present: Sequence[int]) -> None:
         for name, owner in self._nodes.items():
@@ -157,6 +150,6 @@ class Mailbox:
         A node's own may be among them: agents ignore their own messages.
         """
         if self.federation.privacy is not None:
-            return [release.encode() for release in self._exchange.fetch(self.federation)]
+            return [trusted.content.encode() for trusted in self._exchange.fetch(self.federation)]
         latest = [*self._held.values()][-MOST_PEERS:]
         return [message.encode() for message in sorted(latest, key=lambda each: each.sender)]

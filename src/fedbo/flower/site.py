@@ -20,7 +20,7 @@ from fedbo.exchange import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.files import alone
 from fedbo.flower.wire import log
-from fedbo.identity import listed_keys
+from fedbo.identity import Border, KeyPair, listed_keys
 from fedbo.message import MessageRefused, Release, Withdrawal
 from fedbo.policy import Policy
 from fedbo.space.axis import Value
@@ -47,7 +47,8 @@ class Site:
     Args:
         folder: The folder of this site, and of no other; it is created when it is needed.
         name: What peers know the site by.
-        federation: What all sites agree on. If it lists its members, the site signs its messages.
+        federation: What all sites agree on. The site signs with its listed key, or else with a
+            key of its own in its folder.
         policy: How queries are chosen; the default policy if None.
         settings: How the agent starts and models its objective.
         seed: Seeds the agent, for simulations. Leave it out if messages must stay private.
@@ -76,7 +77,8 @@ class Site:
 
     def agent(self) -> Agent:
         """Return the agent with all its trials so far; a new one if there is none yet."""
-        keys, ledger = listed_keys(self.federation, self.name), Ledger(self.folder / _LEDGER)
+        keys = listed_keys(self.federation, self.name) or KeyPair.own(self.folder)
+        ledger = Ledger(self.folder / _LEDGER)
         own: dict[str, Any] = {"settings": self.settings, "keys": keys, "ledger": ledger}
         if not self.path.exists():
             return Agent(self.federation, self.policy, name=self.name, seed=self.seed, **own)
@@ -157,12 +159,14 @@ def listen(agent: Agent, heard: Sequence[bytes]) -> None:
     Those that are refused are logged and ignored: a bad message must not silence the others.
     """
     senders: set[str] = set()
-    for data in heard:
+    for opened in Border(agent.federation, agent.keyring).admit(heard):
         try:
-            message = agent.federation.read(data)
+            if isinstance(opened, MessageRefused):
+                raise opened
+            message = opened.content
             if isinstance(message, Withdrawal):
                 raise MessageRefused("it is a withdrawal, expected a message or a release")
-            agent.receive(message)
+            agent.receive(opened)
             senders |= {*message.names} if isinstance(message, Release) else {message.sender}
         except MessageRefused as error:
             log.warning("%s ignores a message: %s", agent.name, error)

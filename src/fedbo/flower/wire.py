@@ -15,7 +15,6 @@ import msgspec
 from flwr.app import ConfigRecord, RecordDict
 from msgspec import Meta
 
-from fedbo.exchange.choice import LARGEST
 from fedbo.message.message import MOST_PEERS
 from fedbo.outside import printable, shortened
 
@@ -26,6 +25,8 @@ MESSAGE_TYPE = "train"
 
 #: Trials that a node can be asked for in a round.
 MOST_TRIALS = 10_000
+#: Bytes of a message: enough for a belief with M = 5,000.
+LARGEST = 64 * 2**20
 #: Seconds for which a node can be asked to wait.
 MOST_PATIENCE = 86_400.0
 

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fedbo.exchange.hub.wire import MEDIA_TYPE, Wanted
+from fedbo.exchange.hub.wire import MEDIA_TYPE, Outcome, Wanted
 from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.access import AnyMember, BoundedRoute, Running, read_body
@@ -45,15 +44,6 @@ _PACKED: dict[int | str, dict[str, Any]] = {
 _wanted = msgspec.msgpack.Decoder(Wanted)
 
 
-class Outcome(BaseModel):
-    """What became of a message or a withdrawal."""
-
-    out: bool = Field(description="Whether the hub now hands out exactly this message.")
-    was_out: bool | None = Field(
-        default=None, description="Whether there was a message to withdraw."
-    )
-
-
 async def _published(request: Request, service: Running, caller: AnyMember) -> bytes:
     agreed = await run_in_threadpool(service.agreed, caller.federation)
     return await read_body(request, agreed.most_bytes)
@@ -63,7 +53,7 @@ async def _asked(request: Request, caller: AnyMember) -> bytes:
     return await read_body(request, _WANTED_BYTES)
 
 
-@router.put("/messages", tags=["messages"], response_model_exclude_none=True, openapi_extra=_BODY)
+@router.put("/messages", tags=["messages"], openapi_extra=_BODY)
 def publish(
     service: Running,
     caller: AnyMember,
@@ -77,10 +67,7 @@ def publish(
     """
     signed = _signed(caller, service.agreed(caller.federation), body)
     with service.writing() as connection:
-        is_done = store.publish(connection, caller, signed, body)
-    if isinstance(signed, Withdrawal):
-        return Outcome(out=False, was_out=is_done)
-    return Outcome(out=is_done)
+        return Outcome(store.publish(connection, caller, signed, body))
 
 
 @router.post(
@@ -138,23 +125,6 @@ async def messages(
     return await service.compose(compose)
 
 
-@router.delete("/messages", tags=["messages"], response_model_exclude_none=True)
-def withdraw(service: Running, caller: AnyMember, federation: Name, sender: SenderName) -> Outcome:
-    """Withdraw the message of an agent.
-
-    Only if it is not signed: signed messages are withdrawn by a signed withdrawal.
-    """
-    _check_sender(caller, sender)
-    if caller.key:
-        raise Refused(
-            "wrong-key",
-            f"the messages of {caller.name!r} are signed with {key_text(caller.key)}: publish a "
-            "withdrawal that is signed with it",
-        )
-    with service.writing() as connection:
-        return Outcome(out=False, was_out=store.withdraw(connection, caller, sender))
-
-
 def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Withdrawal:
     """Read what a member publishes, and check that it is the member's and fits the federation."""
     try:
@@ -175,18 +145,15 @@ def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Wit
 def _check_key(caller: Caller, signed: Message | Withdrawal) -> None:
     if signed.key != caller.key:
         given = f"signed with {signed.signer}" if signed.key else "not signed"
-        expected = f"sign it with {key_text(caller.key)}" if caller.key else "do not sign it"
         raise Refused(
             "wrong-key",
-            f"it is {given}, but {caller.name!r} is enrolled "
-            f"{'with another key' if caller.key else 'without a key'}: {expected}, or change the "
-            "member's key at the hub",
+            f"it is {given}, but {caller.name!r} is enrolled with another key: sign it with "
+            f"{key_text(caller.key)}, or change the member's key at the hub",
         )
-    if signed.key:
-        try:
-            verify(signed)
-        except MessageRefused as error:
-            raise Refused("wrong-signature", str(error)) from None
+    try:
+        verify(signed)
+    except MessageRefused as error:
+        raise Refused("wrong-signature", str(error)) from None
 
 
 def _check_sender(caller: Caller, sender: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-MEDIA_TYPE = "application/problem+json"
+from fedbo.exchange.hub.wire import PROBLEM_TYPE, Problem
+
+MEDIA_TYPE = PROBLEM_TYPE
 
 #: The status and the title of each problem.
 PROBLEMS: dict[str, tuple[int, str]] = {
@@ -56,10 +59,7 @@ class Refused(Exception):
 
     def document(self, request: str) -> dict[str, Any]:
         """Return the problem as RFC 9457 writes it, of the request with this id in the log."""
-        return {
-            "type": f"/problems/{self.slug}",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "instance": request,
-        }
+        problem = Problem(
+            f"/problems/{self.slug}", self.title, self.status, self.detail, instance=request
+        )
+        return asdict(problem)

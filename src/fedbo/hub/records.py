@@ -1,7 +1,7 @@
 """What a hub tells of its federations, members, invitations and releases.
 
-Each record is defined here once: the store returns it, the API and the page send it as JSON, and
-the commands print it.
+Each record is defined here once: the store returns it, the page shows it, and the commands print
+it. What members and the hub say to each other is in `fedbo.exchange.hub.wire`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from fedbo.exchange.hub.wire import Enrolled as Enrolled
 
 
 class Record(BaseModel):
@@ -43,21 +45,12 @@ class NewInvitation(OpenInvitation):
     invitation: str
 
 
-class Enrolled(Record):
-    """A new member and its token, shown once."""
-
-    federation: str
-    member: str
-    token: str
-    file: str = Field(description="The federation file (TOML).")
-
-
 class Member(Record):
     """A member and what the hub has of it."""
 
     id: int
     name: str
-    key: str = Field(description="Its public key; empty if its messages are not signed.")
+    key: str = Field(description="Its public key.")
     joined: float
     seen: float
     is_revoked: bool
@@ -79,7 +72,7 @@ class Unlisted(Record):
     """A member that was revoked, because a new list does not have it with its key."""
 
     name: str
-    key: str = Field(description="The key that it had; empty: none.")
+    key: str = Field(description="The key that it had.")
     listed: str = Field(description="The key that the list has under its name; empty: none.")
 
 

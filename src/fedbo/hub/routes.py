@@ -8,15 +8,23 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response, StreamingResponse
 
-from fedbo.exchange.hub.proof import PROOF_DIGITS, Statement, hashed
+from fedbo.exchange.hub.proof import Statement, change, hashed
+from fedbo.exchange.hub.wire import (
+    Enrolled,
+    FederationFile,
+    NewKey,
+    NewMember,
+    NewToken,
+    Nonce,
+    Secrets,
+)
 from fedbo.hub import store
 from fedbo.hub.access import AnyMember, BoundedRoute, Running
 from fedbo.hub.problems import Refused
-from fedbo.hub.records import Enrolled
 from fedbo.hub.service import Service
 from fedbo.hub.store.audit import LOOKED_AT, as_json
 from fedbo.message.signed import key_text, parse_key
@@ -28,29 +36,6 @@ router = APIRouter(route_class=BoundedRoute)
 _HERE = "/v1/federations/{federation}"
 
 Name = Annotated[str, Path(description="The name of the federation at the hub.", max_length=63)]
-Secret = Annotated[str, Field(max_length=64, description="The last part of the invitation.")]
-Proof = Annotated[
-    str,
-    Field(
-        max_length=PROOF_DIGITS,
-        description="The key's signature of a `Statement` (fedbo.exchange.hub.proof), in "
-        "hexadecimal digits: that the member has the private key.",
-    ),
-]
-PublicKey = Annotated[
-    str | None,
-    Field(
-        max_length=64,
-        description="The public key that signs the member's messages, as fedbo identity show "
-        "prints it; null: they are not signed.",
-    ),
-]
-
-
-class Question(BaseModel):
-    """The body of a request."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 # The hub itself
@@ -78,29 +63,15 @@ def healthz(service: Running) -> Well:
 # Federations
 
 
-class FederationFile(BaseModel):
-    """What the agents of a federation agree on."""
-
-    federation: str
-    file: str = Field(description="The federation file (TOML).")
-
-
 @router.get(_HERE, tags=["federations"])
 def federation(service: Running, caller: AnyMember, federation: Name) -> FederationFile:
     """Return the file of a federation."""
     with service.reading() as connection:
         row = store.find_federation(connection, federation)
-    return FederationFile(federation=row.name, file=row.file)
+    return FederationFile(row.name, row.file)
 
 
 # Invitations
-
-
-class Secrets(Question):
-    """What proves that one is invited."""
-
-    secret: Secret
-    name: str | None = Field(default=None, description="The federation of the invitation.")
 
 
 @router.post("/v1/invitations/open", tags=["invitations"])
@@ -109,33 +80,10 @@ def open_invitation(service: Running, body: Secrets) -> FederationFile:
     row = _invited(service, body.secret)
     if body.name is not None and body.name != row.name:
         raise Refused("not-invited", "the invitation is for another federation of this hub")
-    return FederationFile(federation=row.name, file=row.file)
+    return FederationFile(row.name, row.file)
 
 
 # Members
-
-
-class NewMember(Question):
-    """Who wants to enrol."""
-
-    secret: Secret
-    name: str = Field(max_length=64, description="The name of the member.")
-    key: PublicKey = None
-    proof: Proof = ""
-
-
-class Token(BaseModel):
-    """A new token, shown once."""
-
-    token: str
-
-
-class NewKey(Question):
-    """Another public key, and the proofs that the member has its private key, and the old one."""
-
-    key: PublicKey
-    proof: Proof = ""
-    old_proof: Proof = ""
 
 
 @router.post("/v1/members", tags=["members"], status_code=201)
@@ -143,7 +91,8 @@ def enrol(service: Running, body: NewMember) -> Enrolled:
     """Become a member of the federation that an invitation is for."""
     row = _invited(service, body.secret)
     shared = row.name, row.agreed.fingerprint, body.name, hashed(body.secret)
-    key = _proved(body.key, body.proof, Statement("enrol", *shared))
+    key = _parsed(body.key)
+    _check_proof(key, body.proof, Statement("enrol", *shared))
     with service.writing() as connection:
         return store.enrol(connection, body.secret, body.name, key)
 
@@ -156,26 +105,36 @@ def leave(service: Running, caller: AnyMember, federation: Name) -> None:
 
 
 @router.post(_HERE + "/member/token", tags=["member"], status_code=201)
-def rotate(service: Running, caller: AnyMember, federation: Name) -> Token:
+def rotate(service: Running, caller: AnyMember, federation: Name) -> NewToken:
     """Get a new token, which is shown once; the old one is no longer valid."""
     with service.writing() as connection:
-        return Token(token=store.rotate(connection, caller))
+        return NewToken(store.rotate(connection, caller))
+
+
+@router.post(_HERE + "/member/key", tags=["member"], status_code=201)
+def begin_rekey(service: Running, caller: AnyMember, federation: Name) -> Nonce:
+    """Get a nonce for a change of the key, in place of an earlier one."""
+    with service.writing() as connection:
+        return Nonce(store.new_nonce(connection, caller).hex())
 
 
 @router.put(_HERE + "/member/key", tags=["member"], status_code=204)
 def rekey(service: Running, caller: AnyMember, federation: Name, body: NewKey) -> None:
     """Use another key. Messages signed with the old one are taken back.
 
-    A member with a key signs this with it too: who has only the token cannot take its place.
+    The old key signs this too, over both keys and the nonce: neither who has only the token nor who
+    has seen an earlier change can take the member's place.
     """
     fingerprint = service.agreed(caller.federation).fingerprint
-    shared = federation, fingerprint, caller.name, caller.token
-    statement = Statement("rekey", *shared)
-    key = _proved(body.key, body.proof, statement)
-    if caller.key:
-        _proved(key_text(caller.key), body.old_proof, statement)
+    new = _parsed(body.key)
+
+    def prove(nonce: bytes) -> None:
+        shared = federation, fingerprint, caller.name, change(caller.key, new, nonce)
+        for key, proof in ((new, body.proof), (caller.key, body.old_proof)):
+            _check_proof(key, proof, Statement("rekey", *shared))
+
     with service.writing() as connection:
-        store.rekey(connection, caller, key)
+        store.rekey(connection, caller, new, prove)
 
 
 def _invited(service: Service, secret: str) -> store.FederationRow:
@@ -184,14 +143,15 @@ def _invited(service: Service, secret: str) -> store.FederationRow:
         return store.open_invitation(connection, secret).federation
 
 
-def _proved(text: str | None, proof: str, statement: Statement) -> bytes | None:
-    """Return a member's key; `Refused` unless the member has proved that it has it."""
-    if text is None:
-        return None
+def _parsed(text: str) -> bytes:
     try:
-        key = parse_key(text)
+        return parse_key(text)
     except ValueError as error:
         raise Refused("wrong-key", str(error)) from None
+
+
+def _check_proof(key: bytes, proof: str, statement: Statement) -> None:
+    """Raise `Refused` unless a member has proved that it has the private key of a key."""
     if not statement.is_signed(key, proof):
         given = "is wrong" if proof else "is missing"
         raise Refused(
@@ -200,7 +160,6 @@ def _proved(text: str | None, proof: str, statement: Statement) -> bytes | None:
             "join, or change the key with fedbo hub rekey, on the machine that has this key. If it "
             "is lost, ask the operator to remove the member, and join again",
         )
-    return key
 
 
 # The audit log

@@ -35,7 +35,8 @@ class Stage:
         self.settings = settings
         _check_safe(settings)
         _check_tls(settings)
-        release_keys(settings)
+        if settings.release_key:
+            release_keys(settings)
         _check_metrics(settings)
         self._socket = _bound(settings)
         try:

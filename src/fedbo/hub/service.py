@@ -177,7 +177,6 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics(self._counts)
-        self.keys: KeyPair | None = None  #: what signs private releases
         self.under_way = Room(MOST_REQUESTS)  #: all requests
         self.unfinished = Room(MOST_UNFINISHED)  #: bodies of those who need no token
         self._composers = ThreadPoolExecutor(_COMPOSED)
@@ -187,7 +186,6 @@ class Service:
 
     def start(self) -> None:
         """Open the database and the port for metrics."""
-        self.keys = release_keys(self.settings)
         self.engine = store.open_database(self.settings.db)
         if self.settings.metrics:
             self.metrics.start(self.settings.metrics)
@@ -245,14 +243,17 @@ class Service:
         """Make all releases that are due, and log them."""
         with self.reading() as connection:
             due = store.due_releases(connection)
-        for row in due:
-            from fedbo.federation.shared import Shared  # loads the models, for releases only
+        if not due:
+            return
+        from fedbo.federation.shared import Shared  # loads the models, for releases only
 
+        keys = release_keys(self.settings)
+        for row in due:
             fields: dict[str, object] = {"federation": row.name}
             try:
                 Shared.of(row.agreed).basis  # noqa: B018 (computed here, not while others wait)
                 with self.writing() as connection:
-                    made = store.make_due_release(connection, row.id, keys=self.keys)
+                    made = store.make_due_release(connection, row.id, keys=keys)
             except (Refused, SQLAlchemyError, ValueError):  # the others do not wait for it
                 log.exception("not-released", extra={"fields": fields})
             else:
@@ -261,15 +262,13 @@ class Service:
                     log.info("released", extra={"fields": fields})
 
 
-def release_keys(settings: Settings) -> KeyPair | None:
-    """Return the key pair that signs private releases; None if they are not signed.
+def release_keys(settings: Settings) -> KeyPair:
+    """Return the key pair that signs private releases: the one named, or else this user's.
 
     Raises:
         HubError: If the file cannot be used; the text says why.
     """
-    if not settings.release_key:
-        return None
     try:
-        return KeyPair.load(settings.release_key)
+        return KeyPair.load(settings.release_key or None)
     except (KeyRefused, OSError) as error:
         raise store.HubError(f"release_key: {error}") from None

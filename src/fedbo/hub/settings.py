@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         _of(
             "The file of the private key that signs private releases, as fedbo identity writes it; "
-            "without one, they are not signed."
+            "by default, the key of the user who runs the hub."
         ),
     ] = ""
 

@@ -1,15 +1,20 @@
-"""Who is who: key pairs that sign messages, and the keyring that says which keys are trusted."""
+"""Who is who: key pairs that sign, the keyring, and the border where messages are trusted."""
 
-from fedbo.identity.keyring import Keyring, listed_keys
-from fedbo.identity.keys import KeyPair, KeyRefused, is_installed, is_signed, own_keys, verify
+from fedbo.identity.border import Border, Trusted, open, open_all
+from fedbo.identity.keyring import Keyring, NotTrusted, listed_keys
+from fedbo.identity.keys import KeyPair, KeyRefused, is_signed, own_keys, verify
 
 __all__ = [
+    "Border",
     "KeyPair",
     "KeyRefused",
     "Keyring",
-    "is_installed",
+    "NotTrusted",
+    "Trusted",
     "is_signed",
     "listed_keys",
+    "open",
+    "open_all",
     "own_keys",
     "verify",
 ]

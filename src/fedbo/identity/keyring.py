@@ -1,14 +1,14 @@
-"""Which keys are trusted: those that the federation lists, or else the first key seen for a name.
+"""Whose key is whose: the keys that this user knows, and the sequences that were heard under them.
 
-==========================  =====================================================================
-the federation lists keys   only what the listed key of the member has signed is accepted; nothing
-                            under a name that is known here by another key, until
-                            `Keyring.trust`: whoever sends a list may not speak for others
-it lists none               the first key seen for a member is kept. Another key, or a message
-                            without a signature, is refused under this name until `Keyring.trust`
-nobody knows the name yet   a message without a signature is accepted. If there are two keys at
-                            once, both are refused, because nobody can tell whose name it is
-==========================  =====================================================================
+One rule decides. In a federation, a name belongs to the key that this user saw first under it,
+heard or listed, wherever its file lies, until the user trusts another (`Keyring.trust`); a revoked
+key keeps its name closed. Of two keys that come at once under a new name, neither is trusted.
+
+If the federation lists its members, a name must be listed too, with this key: a list may add names,
+but it may not speak for a name that is known here by another key.
+
+What a key has signed counts only if it is not older than the last of its sender that was heard
+here, also in an earlier program.
 """
 
 from __future__ import annotations
@@ -16,52 +16,54 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
 import msgspec
 
 from fedbo import files
+from fedbo.caller import warn
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
-from fedbo.identity.keys import KeyPair, KeyRefused, S, own_keys, verify
-from fedbo.message.signed import MessageRefused, Signed, key_text, member, parse_key
+from fedbo.identity.keys import KeyPair, KeyRefused, own_keys
+from fedbo.message.release import Release
+from fedbo.message.signed import MessageRefused, Signed, Withdrawal, key_text, member, parse_key
 from fedbo.state import StateMissing, make_folder, state_folder
 
 NAME = "known_keys.json"
 MOST = 200_000  # names, so that the file stays below its limit
 _LARGEST = 2**26  # bytes of a file
+_MOST_HEARD = 100_000  # senders of a federation whose last sequence is remembered
 _EVERYWHERE = ""  # stands for all federations
 
 
 class Reason(Enum):
-    """Why a message is not accepted as one of the member that it names; the value words it."""
+    """Why something is not trusted as its sender's; the value words it."""
 
-    WRONG_SIGNATURE = ""  # `verify` says what is wrong
     REVOKED = "it is signed with {key}, which was revoked here. If that was a mistake: {advice}"
+    CLOSED = (
+        "it is signed with {key}, but the key of {name!r}, {known}, was revoked here. If {name!r} "
+        "has a new key (ask through another channel than the exchange): {advice}"
+    )
     NOT_LISTED = "the federation's list of members has no {name!r}"
-    UNSIGNED = "it is not signed, but {name!r} has a key: someone else may have written it"
     OTHER_KEY = (
         "it is signed with {key}, but {name!r} is known here by {known}. If {name!r} has a new key "
         "(ask through another channel than the exchange): {advice}"
     )
     NOT_THE_LISTED_KEY = (
-        "it is signed with {key}, but the federation lists {known} as the key of {name!r}"
-    )
-    DISPUTED = (
-        "the federation lists {key} as the key of {name!r}, who is known here by {known}. If the "
-        "list is right (ask {name!r} through another channel than the exchange): {advice}"
+        "it is signed with {key}, but the federation lists {listed} as the key of {name!r}"
     )
     CONTESTED = (
         "it is signed with {key}, and another one with another key: several sites use the name "
         "{name!r}. Ask one of them to take another name. If it is one site with a new key: {advice}"
     )
+    REPLAYED = "a later one of this sender was heard here before: somebody hands out an old one"
     FULL = "this keyring knows too many names already, and takes no new ones"
 
 
 class NotTrusted(MessageRefused):
-    """A message is not from the member that it names, as far as the keyring knows."""
+    """Something is not from the member that it names, as far as the keyring knows."""
 
     def __init__(self, text: str, reason: Reason) -> None:
         super().__init__(text)
@@ -76,10 +78,11 @@ class _Known(msgspec.Struct):
 
 
 class Keyring:
-    """Remembers which key belongs to which name, and which keys are revoked.
+    """Remembers which key belongs to which name, which keys are revoked, and what was heard last.
 
     Args:
-        path: The file to remember them in; None (default) remembers them in memory only.
+        path: The file to remember keys in; None (default) remembers them in memory only. The last
+            sequences are in files beside it, one for each federation, in the folder ``heard``.
 
     >>> keyring = Keyring()
     >>> keyring.trust("site-a", bytes(range(32)))
@@ -93,6 +96,8 @@ class Keyring:
         self._held = _Known()
         self._version: tuple[int, int, int] | None = None  # of the file that was read
         self._changes = 0
+        self._heard: dict[str, _Heard] = {}  # by federation
+        self._met: dict[str, Mapping[str, bytes]] = {}  # the list that was seen last, likewise
 
     @classmethod
     def user(cls) -> Keyring:
@@ -105,47 +110,48 @@ class Keyring:
     def __repr__(self) -> str:
         return f"Keyring({'in memory' if self.path is None else str(self.path)!r})"
 
-    def admit(
-        self,
-        federation: Federation,
-        messages: Iterable[S],
-        *,
-        remember: bool = True,
-    ) -> tuple[list[S], list[tuple[S, NotTrusted]]]:
-        """Sort messages into those whose sender is who it says, and the others.
+    def judge(
+        self, federation: Federation, contents: Iterable[Signed], *, remember: bool = True
+    ) -> list[NotTrusted | None]:
+        """Decide, for things that come at once, whether each is its sender's, and not an old one.
+
+        Their signatures were checked before.
 
         Args:
             federation: The federation that all of them fit.
-            messages: Messages and withdrawals.
-            remember: Whether to remember the keys of new names (default).
+            contents: Messages, withdrawals and releases.
+            remember: Whether to remember new names and sequences (default).
 
         Returns:
-            Those that are accepted, in their order, and the others, each with the reason.
+            None for each that is trusted, and else why it is not.
         """
-        messages = list(messages)
+        contents = list(contents)
         with self._lock:
             self._read()
-            accepted, refused, new = self._sorted(federation, messages)
+            reasons, new = self._judged(federation, contents)
             if new and remember:
                 with self._changing():  # another process may have been first
-                    accepted, refused, new = self._sorted(federation, messages)
+                    reasons, new = self._judged(federation, contents)
                     self._held.known.setdefault(_place(federation), {}).update(new)
                     self._write()
-        return accepted, refused
-
-    def check(self, federation: Federation, messages: Iterable[S]) -> None:
-        """Raise `NotTrusted` unless `admit` accepts all; else remember none of their keys."""
-        messages = list(messages)
-        for remember in (False, True):
-            _, refused = self.admit(federation, messages, remember=remember)
-            if refused:
-                raise refused[0][1]
+            if remember:
+                self._met[_place(federation)] = federation.members
+                trusted = (c for c, why in zip(contents, reasons, strict=True) if why is None)
+                self._heard_in(federation).note(trusted)
+        return [
+            None if reason is None else self._refusal(federation, content, reason)
+            for content, reason in zip(contents, reasons, strict=True)
+        ]
 
     def is_trusted(self, federation: Federation, sender: str, key: bytes) -> bool:
-        """Tell whether a message, signed with this key if any, is still accepted."""
+        """Tell whether what this key has signed is still trusted as this sender's."""
         with self._lock:
-            text = key_text(key) if key else ""
-            return self._fault(federation, member(sender), text) is None
+            return self._reason(federation, member(sender), key_text(key), None) is None
+
+    def is_old(self, federation: Federation, content: Signed) -> bool:
+        """Tell whether a later one of this sender, key and sort was heard here."""
+        with self._lock:
+            return self._heard_in(federation).makes_old(content)
 
     def changes(self) -> int:
         """Return a number that grows whenever a key is no longer trusted as it was."""
@@ -160,7 +166,7 @@ class Keyring:
             if text in self._held.revoked:
                 return f"its key {text} was revoked here"
             known = self._known(federation, name)
-            if known == text or federation.members:
+            if known == text:
                 return None
             if known is not None and known not in own_keys():
                 return (
@@ -189,12 +195,13 @@ class Keyring:
             self._write()
 
     def revoke(self, key: bytes) -> None:
-        """From now on, refuse this key under every name, until it is trusted again."""
+        """From now on, refuse this key under every name, until it is trusted again.
+
+        The names that belong to it stay closed: no other key gets one of them without `trust`.
+        """
         text = key_text(key)
+        parse_key(text)
         with self._lock, self._changing():
-            for names in self._held.known.values():
-                for name in [name for name, known in names.items() if known == text]:
-                    del names[name]
             if text not in self._held.revoked:
                 self._held.revoked.append(text)
             self._changes += 1
@@ -204,10 +211,10 @@ class Keyring:
         self, federation: Federation, known: Mapping[str, str], revoked: Iterable[str]
     ) -> None:
         """Take over what `known` and `revoked` of another keyring said about a federation."""
-        for key in revoked:
-            self.revoke(parse_key(key))
         for name, key in known.items():
             self.trust(name, parse_key(key), federation)
+        for key in revoked:
+            self.revoke(parse_key(key))
 
     def known(self, federation: Federation | None = None) -> dict[str, str]:
         """Return the keys that are known in a federation, or in any, as text, by name."""
@@ -224,10 +231,17 @@ class Keyring:
 
     def disputed(self, federation: Federation) -> dict[str, str]:
         """Return the listed members, by name, who are known here by another key: that key."""
+        mine = own_keys()
         with self._lock:
             self._read()
-            names = {name: self._disputed(federation, name) for name in federation.members}
-        return {name: known for name, known in names.items() if known is not None}
+            known = {name: self._known(federation, name) for name in federation.members}
+        return {
+            name: key
+            for name, key in known.items()
+            if key is not None
+            and key != (listed := key_text(federation.members[name]))
+            and listed not in mine
+        }
 
     def revoked(self) -> list[str]:
         """Return the revoked keys, as text."""
@@ -235,95 +249,92 @@ class Keyring:
             self._read()
             return list(self._held.revoked)
 
-    # How messages are judged
+    # The rule
 
-    def _sorted(
-        self, federation: Federation, messages: Sequence[S]
-    ) -> tuple[list[S], list[tuple[S, NotTrusted]], dict[str, str]]:
-        """Return the accepted ones, the others with their reasons, and the keys that are new."""
-        accepted: list[S] = []
-        refused: list[tuple[S, NotTrusted]] = []
+    def _judged(
+        self, federation: Federation, contents: Sequence[Signed]
+    ) -> tuple[list[Reason | None], dict[str, str]]:
+        """Return why each is not trusted, None if it is; and the keys of names that are new."""
+        claims: dict[str, set[str]] = {}  # the keys that come under a name
+        for content in contents:
+            if content.signer not in self._held.revoked:
+                claims.setdefault(member(content.sender), set()).add(content.signer)
         new: dict[str, str] = {}
-        valid: list[S] = []
-        claims: dict[str, set[str]] = {}  # the keys that claim a name
-        for message in messages:
-            try:
-                if message.key:
-                    verify(message)
-            except MessageRefused as error:
-                refused.append((message, NotTrusted(str(error), Reason.WRONG_SIGNATURE)))
-                continue
-            valid.append(message)
-            if message.key and message.signer not in self._held.revoked:
-                claims.setdefault(member(message.sender), set()).add(message.signer)
+        if self._met.get(_place(federation)) is not federation.members:
+            new = {
+                name: key_text(key)
+                for name, key in federation.members.items()
+                if self._known(federation, name) is None
+            }
         room = MOST - sum(map(len, self._held.known.values()))
-        for message in valid:
-            name, key = member(message.sender), message.signer
-            fault = self._fault(federation, name, key, claims.get(name, ()))
-            is_new = key and not federation.members and self._known(federation, name) is None
-            if fault is None and is_new:
-                if name not in new and len(new) >= room:
-                    fault = Reason.FULL
+        heard = self._heard_in(federation)
+        reasons: list[Reason | None] = []
+        for content in contents:
+            name, key = member(content.sender), content.signer
+            reason = self._reason(federation, name, key, new.get(name))
+            if reason is None and not federation.members and self._known(federation, name) is None:
+                if len(claims[name]) > 1:
+                    reason = Reason.CONTESTED
+                elif name not in new and len(new) >= room:
+                    reason = Reason.FULL
                 else:
                     new[name] = key
-            if fault is None:
-                accepted.append(message)
-            else:
-                refused.append((message, self._refusal(federation, message, fault)))
-        return accepted, refused, new
+            if reason is None and heard.makes_old(content):
+                reason = Reason.REPLAYED
+            reasons.append(reason)
+        return reasons, new
 
-    def _fault(
-        self, federation: Federation, name: str, key: str, claims: Collection[str] = ()
+    def _reason(
+        self, federation: Federation, name: str, key: str, is_new: str | None
     ) -> Reason | None:
-        """Say why what has this key (empty if none) cannot be from a member; None if it can be.
-
-        ``claims`` are all keys that come with this name at once.
-        """
+        """Say why a key is not that of a name; ``is_new`` is the key of a name that is new here."""
         if key in self._held.revoked:
             return Reason.REVOKED
-        known = self._known(federation, name)
-        if federation.members and known is None:
+        known = self._known(federation, name) or is_new
+        listed = federation.members.get(name)
+        if federation.members and listed is None:
             return Reason.NOT_LISTED
-        if known == key:
-            return Reason.DISPUTED if self._disputed(federation, name) else None
-        if known is not None:
-            if not key:
-                return Reason.UNSIGNED
-            return Reason.NOT_THE_LISTED_KEY if federation.members else Reason.OTHER_KEY
-        if len(claims) == (key in claims):
-            return None
-        return Reason.CONTESTED if key else Reason.UNSIGNED
+        if known is not None and known != key:
+            if listed is not None and key_text(listed) == known:
+                return Reason.NOT_THE_LISTED_KEY
+            return Reason.CLOSED if known in self._held.revoked else Reason.OTHER_KEY
+        if listed is not None and key_text(listed) != key:
+            return Reason.NOT_THE_LISTED_KEY
+        return None
 
     def _known(self, federation: Federation, name: str) -> str | None:
-        """Return the key of a member, as text, by the federation's list or else as known here."""
-        if federation.members:
-            return key_text(listed) if (listed := federation.members.get(name)) else None
-        return self._met(federation, name)
-
-    def _disputed(self, federation: Federation, name: str) -> str | None:
-        """Return by which key a member is known here, if the federation lists another one."""
-        known, listed = self._met(federation, name), self._known(federation, name)
-        is_same = known is None or listed in (None, known) or listed in own_keys()
-        return None if is_same else known
-
-    def _met(self, federation: Federation, name: str) -> str | None:
-        """Return the key that is trusted here or was seen first under a name."""
+        """Return the key that is trusted here, or was seen first, under a name."""
         everywhere = self._held.known.get(_EVERYWHERE, {}).get(name)
         return self._held.known.get(_place(federation), {}).get(name, everywhere)
 
-    def _refusal(self, federation: Federation, message: Signed, reason: Reason) -> NotTrusted:
-        name, key = member(message.sender), message.signer
+    def _refusal(self, federation: Federation, content: Signed, reason: Reason) -> NotTrusted:
+        name, key = member(content.sender), content.signer
         advice = f"keyring.trust({name!r}, parse_key({key!r}))"
         if self.path is not None:  # it may be pasted into a shell
             advice = f"fedbo identity trust {shlex.quote(name)} {key}"
-        known = self._disputed(federation, name) or self._known(federation, name)
-        why = reason.value.format(name=name, key=key, known=known, advice=advice)
-        return NotTrusted(f"{message.type} {message.sequence} of {message.sender!r}: {why}", reason)
+        known, listed = self._known(federation, name), federation.members.get(name)
+        why = reason.value.format(
+            name=name,
+            key=key,
+            known=known,
+            listed=None if listed is None else key_text(listed),
+            advice=advice,
+        )
+        return NotTrusted(f"{content.type} {content.sequence} of {content.sender!r}: {why}", reason)
+
+    def _heard_in(self, federation: Federation) -> _Heard:
+        """Return what was heard last in a federation."""
+        place = _place(federation)
+        if place not in self._heard:
+            path = None if self.path is None else self.path.parent / "heard" / f"{place}.json"
+            self._heard[place] = _Heard(path)
+        return self._heard[place]
 
     # The file
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
+        """Keep other processes from changing the file, and read it."""
         if self.path is None:
             yield
             return
@@ -360,6 +371,74 @@ class Keyring:
         if self.path is not None:
             files.write(self.path, msgspec.json.format(msgspec.json.encode(self._held)), 0o600)
             self._version = None
+
+
+class _Heard:
+    """The least sequence that still counts, by sender and `_sort`, in one federation.
+
+    It is read once, so that what another program of this user hears meanwhile makes nothing old
+    here, and added to the file whenever something is heard.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._least = self._stored()
+
+    def least(self, content: Signed) -> int:
+        """Return the least sequence that something of this sender, key and sort may have."""
+        return self._least.get(content.sender, {}).get(_sort(content), 0)
+
+    def makes_old(self, content: Signed) -> bool:
+        """Tell whether something comes too late to count."""
+        return _least_after(content) < self.least(content)
+
+    def note(self, contents: Iterable[Signed]) -> None:
+        """Remember what was heard.
+
+        A file that cannot be written protects less, and nothing that is heard is lost.
+        """
+        is_new = False
+        for content in contents:
+            least = _least_after(content)
+            has_room = content.sender in self._least or len(self._least) < _MOST_HEARD
+            if least > self.least(content) and has_room:
+                self._least.setdefault(content.sender, {})[_sort(content)] = least
+                is_new = True
+        if is_new and self._path is not None:
+            with contextlib.suppress(OSError):
+                make_folder(self._path.parent)
+                with alone(self._path.parent):
+                    merged = self._stored()
+                    for sender, keys in self._least.items():
+                        theirs = merged.setdefault(sender, {})
+                        theirs |= {key: max(n, theirs.get(key, 0)) for key, n in keys.items()}
+                    files.write(self._path, msgspec.json.encode(merged), 0o600)
+
+    def _stored(self) -> dict[str, dict[str, int]]:
+        if self._path is None:
+            return {}
+        try:
+            return msgspec.json.decode(
+                files.read(self._path, _LARGEST), type=dict[str, dict[str, int]]
+            )
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            warn(
+                f"{self._path}, which has the last messages that were heard, cannot be read "
+                f"({error}), so an old message could be taken for a new one: a new file is begun"
+            )
+            return {}
+
+
+def _sort(content: Signed) -> str:
+    """Return what numbers count together: of one key, and releases by themselves."""
+    return f"{content.signer} release" if isinstance(content, Release) else content.signer
+
+
+def _least_after(content: Signed) -> int:
+    """Return the least sequence that counts after this: nothing up to a withdrawal does."""
+    return content.sequence + isinstance(content, Withdrawal)
 
 
 def _extends(new: _Known, old: _Known) -> bool:

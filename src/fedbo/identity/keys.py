@@ -8,7 +8,6 @@ beside it. The package ``cryptography`` is loaded only when there is something t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -31,22 +30,10 @@ S = TypeVar("S", bound=Signed)
 NAME = "identity.pem"
 IMPORTED = "keys"
 _LARGEST = 10_000  # bytes of a key file
-_REMEMBERED = 100_000  # valid signatures that are not checked again
-
-_valid: set[bytes] = set()  # digests of what has a valid signature
 
 
 class KeyRefused(ValueError):
     """A key cannot be used; the text says why, and what to do."""
-
-
-def is_installed() -> bool:
-    """Whether the package that signs and checks signatures is installed, and works."""
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519 as ed25519
-    except Exception:  # a damaged installation fails in its own ways
-        return False
-    return True
 
 
 class KeyPair:
@@ -94,7 +81,6 @@ class KeyPair:
     @classmethod
     def generate(cls) -> KeyPair:
         """Return a new key pair that is in memory only."""
-        _require_package()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
@@ -108,15 +94,17 @@ class KeyPair:
 
         It raises `KeyRefused` if the file is not a private key, or if others can read it.
         """
-        _require_package()
-        if path is not None:
-            return cls._read(Path(path))
-        own = state_folder() / NAME
+        return cls.own(state_folder()) if path is None else cls._read(Path(path))
+
+    @classmethod
+    def own(cls, folder: Path) -> KeyPair:
+        """Return the key pair in a folder's ``identity.pem``, created on first use."""
+        path = folder / NAME
         try:
-            return cls._read(own)
+            return cls._read(path)
         except FileNotFoundError:
-            _store(own, cls.generate(), replace=False)
-            return cls._read(own)  # another process may have been first
+            _store(path, cls.generate(), replace=False)
+            return cls._read(path)  # another process may have been first
 
     @classmethod
     def find(cls, public: bytes) -> KeyPair | None:
@@ -154,7 +142,6 @@ class KeyPair:
     @classmethod
     def _read(cls, path: Path, *, private: bool = True) -> KeyPair:
         """Read a file; if it is to be ``private``, refuse one that others can read."""
-        _require_package()
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -190,35 +177,22 @@ def own_keys() -> set[str]:
 
 
 def verify(signed: Signed) -> None:
-    """Raise `MessageRefused` if a signature is missing or wrong, or cannot be checked."""
+    """Raise `MessageRefused` if a signature is missing or wrong."""
     what = f"{signed.type} {signed.sequence} of {signed.sender!r}"
     if len(signed.key) != KEY_BYTES:
-        raise MessageRefused(f"{what} is not signed")
-    content = signed.signed_bytes
-    digest = hashlib.sha256(signed.key + signed.signature + content).digest()
-    if digest in _valid:
-        return
-    try:
-        is_valid = is_signed(signed.key, signed.signature, content)
-    except KeyRefused as error:
-        raise MessageRefused(f"{what} is signed, and cannot be checked: {error}") from None
-    if not is_valid:
+        raise MessageRefused(
+            f"{what} is not signed: what leaves a program is signed, so give its agent a key pair "
+            "(Agent(..., keys=KeyPair.load()))"
+        )
+    if not is_signed(signed.key, signed.signature, signed.signed_bytes):
         raise MessageRefused(
             f"{what} has a wrong signature: it was not made with {key_text(signed.key)}, or it "
             "was changed on its way"
         )
-    if len(_valid) >= _REMEMBERED:
-        _valid.clear()
-    _valid.add(digest)
 
 
 def is_signed(key: bytes, signature: bytes, data: bytes) -> bool:
-    """Tell whether a signature, which may be any bytes, was made with the key pair of a public key.
-
-    Raises:
-        KeyRefused: If the package that checks signatures is not installed.
-    """
-    _require_package()
+    """Tell whether a signature, which may be any bytes, was made with the key pair of a key."""
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -235,14 +209,6 @@ def _public_key(key: bytes) -> Ed25519PublicKey:
     if is_weak(key):
         raise ValueError("anyone can sign with this key")
     return Ed25519PublicKey.from_public_bytes(key)
-
-
-def _require_package() -> None:
-    if not is_installed():
-        raise KeyRefused(
-            "keys need the package cryptography, which fedbo does not install by default: pip "
-            "install 'fedbo[identity]'"
-        )
 
 
 def _store(path: Path, keys: KeyPair, *, replace: bool) -> None:

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.message import Kind, Message
+from fedbo.message.message import Belief, Kind, Message, Weights
 from fedbo.message.signed import COUNTER_LIMITS, DRAW, check_name, member
 
 #: The largest chance of a peer. The sum of any number of them is finite.
@@ -52,7 +52,7 @@ CHANCE_LIMIT = 1e200
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
 Entropy = int | Sequence[int] | None
-Belief = tuple[Single, Single]  # ν (M,) and R (r, M), see above
+Moments = tuple[Single, Single]  # ν (M,) and R (r, M), see above
 
 #: Eigenvalues of I − C up to this are rounding errors, because C travels in float32.
 LEAST_EIGENVALUE = 1e-6
@@ -76,7 +76,7 @@ class Held(NamedTuple):
     sender: str
     sequence: int
     t_n: int  # number of observations behind it
-    content: Single | Belief
+    content: Single | Moments
     incumbent: float = math.nan
     tip: Array | None = None  # the point (D,) that the peer recommends
 
@@ -349,9 +349,15 @@ def inbox_for(kind: Kind, M: int, entropy: Entropy, D: int = 0) -> Inbox:
 def held(message: Message) -> Held:
     """Return what an inbox holds of a message of weights or of a belief."""
     header = message.sender, message.sequence, message.t_n
-    if message.kind == "weights":
-        return Held(*header, message.omega)
-    return Held(*header, (message.nu, reduction(message)), message.incumbent)
+    match message.body:
+        case Weights() as body:
+            return Held(*header, body.omega)
+        case Belief() as body:
+            return Held(*header, (body.nu, reduction(body)), body.incumbent)
+    raise ValueError(
+        f"the message is of kind {message.kind!r}, expected 'weights' or 'belief'; for a compact "
+        "one, use Shared.held"
+    )
 
 
 def _rounded_up(rank: int) -> int:
@@ -359,12 +365,12 @@ def _rounded_up(rank: int) -> int:
 
 
 @lru_cache(maxsize=256)  # in one process, many agents receive the same message
-def reduction(message: Message) -> Single:
+def reduction(belief: Belief) -> Single:
     """Return R (r, M) with orthogonal rows, the longest first, such that C = I − RᵀR.
 
     Eigenvalues of C outside [0, 1] are clipped: observations can only reduce the prior's variance.
     """
-    C = message.covariance.astype(np.float64)
+    C = belief.covariance.astype(np.float64)
     lam, Q = np.linalg.eigh(np.eye(len(C)) - C)
     R: Single = (Q * np.sqrt(lam.clip(0.0, 1.0))).T[lam > LEAST_EIGENVALUE][::-1].astype(np.float32)
     return R

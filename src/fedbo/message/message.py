@@ -149,36 +149,37 @@ class Contribution(Vector, frozen=True, tag="contribution"):
         return self.M == M and 0 <= self.cell < cells
 
 
+#: What a message says, to be matched by its class.
+Body = Weights | Belief | Compact | Contribution
+
+
 class Message(Signed, frozen=True, kw_only=True, tag=1):
     """The message of one agent.
 
     Build it with `of_compact`, `of_weights`, `of_belief` or `of_contribution`, which take its
     ``fingerprint``, ``sender``, ``sequence`` and ``t_n`` by name.
 
-    What its body has are its attributes too: ``omega``; ``nu``, ``covariance``, ``incumbent``;
-    ``nu``, ``counts``, ``tip``; or ``y``, ``cell``; and in any case ``M``, the length of omega, nu
-    or y, and ``parameters``, how many numbers the body has. Arrays are read-only.
+    Its ``body`` has the numbers: `Weights` has ``omega``; `Belief` ``nu``, ``covariance`` and
+    ``incumbent``; `Compact` ``nu``, ``counts`` and ``tip``; `Contribution` ``y`` and ``cell``; and
+    each has ``M``, the length of omega, nu or y. Arrays are read-only.
 
     >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 20}
     >>> message = Message.of_weights([0.5, -1.0, 2.0], **header)
     >>> message
     Message(weights, sender='site-a', sequence=1, t_n=20, M=3, 56 bytes)
-    >>> message.omega.tolist(), Message.decode(message.encode()) == message
+    >>> message.body.omega.tolist(), Message.decode(message.encode()) == message
     ([0.5, -1.0, 2.0], True)
     """
 
     type = "message"
 
     t_n: int  # number of observations behind it
-    body: Weights | Belief | Compact | Contribution
+    body: Body
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.body, Compact):
             self.body.check_trials(self.t_n)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.body, name)  # or AttributeError: 'Belief' ... no attribute 'omega'
 
     @classmethod
     def of_weights(cls, omega: ArrayLike, **header: Any) -> Message:
@@ -224,7 +225,7 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
         >>> header = {"fingerprint": bytes(16), "sender": "site-a", "sequence": 1, "t_n": 10}
         >>> levels, counts, digest = [0, 3, -7], [9, 0, 1, 0], bytes(4)
         >>> message = Message.of_compact(levels, 0.5, counts, basis=digest, **header)
-        >>> message.nu.tolist(), message.counts.tolist()
+        >>> message.body.nu.tolist(), message.body.counts.tolist()
         ([0.0, 1.5, -3.5], [4, 0, 1, 0])
         """
         body = Compact.pack(np.asarray(levels), scale, np.asarray(counts), tip, basis)
@@ -245,13 +246,18 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
     def __repr__(self) -> str:
         return (
             f"Message({self.kind}, sender={self.sender!r}, sequence={self.sequence}, "
-            f"t_n={self.t_n}, M={self.M}, {self.nbytes} bytes"
+            f"t_n={self.t_n}, M={self.body.M}, {self.nbytes} bytes"
             f"{f', signed by {self.signer}' if self.key else ''})"
         )
 
     @property
     def kind(self) -> MessageKind:
         return cast(MessageKind, self.body.__struct_config__.tag)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the body has."""
+        return self.body.parameters
 
     @property
     def tip(self) -> bytes:
@@ -268,7 +274,7 @@ class Message(Signed, frozen=True, kw_only=True, tag=1):
         Args:
             noise_variance: σ² of the federation's messages.
         """
-        limit = 100 * (math.sqrt(self.M) + math.sqrt(self.t_n / noise_variance) / 2)
+        limit = 100 * (math.sqrt(self.body.M) + math.sqrt(self.t_n / noise_variance) / 2)
         for name, size in self.body.norms().items():
             most = min(limit, 10 * math.sqrt(self.t_n + 1)) if name == "incumbent" else limit
             if not size <= most:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import hashlib
 import json
 import operator
@@ -162,7 +163,10 @@ class Signed(Wire, frozen=True, kw_only=True, tag_field="version"):
     @property
     def content(self) -> bytes:
         """The bytes of the same without a signature."""
-        return msgspec.structs.replace(self, key=b"", signature=b"").encode()
+        unsigned = copy.copy(self)  # its fields are checked already
+        force_setattr(unsigned, "key", b"")
+        force_setattr(unsigned, "signature", b"")
+        return unsigned.encode()
 
     @property
     def signed_bytes(self) -> bytes:

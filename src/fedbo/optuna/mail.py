@@ -25,9 +25,10 @@ from fedbo import caller
 from fedbo.agent import Agent
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.hub.client import HubRefused
+from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring
-from fedbo.message import Heard, Message, Release
+from fedbo.identity import Keyring, Trusted
+from fedbo.message import Message, Release
 from fedbo.optuna import private
 from fedbo.optuna.standing import (
     Standing,
@@ -93,7 +94,7 @@ def due(scored: Sequence[FrozenTrial], every: int | None, direction: Direction) 
 
 
 def rival(
-    ledger: Ledger, record: StudyRecord, standing: Standing, message: Heard, scores: int
+    ledger: Ledger, record: StudyRecord, standing: Standing, message: Content, scores: int
 ) -> str:
     """Say that a message under the study's name and key is another study's; empty if it is not.
 
@@ -131,20 +132,19 @@ class Mail:
         lock: threading.RLock,
         *,
         every: int | None,
-        signed: bool | None,
     ) -> None:
         self.courier = courier
         self.standing: Standing | None = None  # as it was found last
         self._record: StudyRecord | None = None  # of the study, then
         self._agent, self._federation, self._keyring = agent, federation, keyring
-        self._lock, self._signed = lock, signed
+        self._lock = lock
         if every is None and federation.privacy is not None:
             # How many trials a member has is public, and must not tell when it found a best score.
             every = federation.privacy.least_trials
         self._every = every
         self._has_begun = False
         self._ended: set[int] = set()  # trials that ended here and are in no message yet
-        self._messages: list[Heard] | None = None  # that were fetched last
+        self._messages: list[Trusted] = []  # that were fetched last
 
     def begin(self) -> None:
         """Before the first query, wait a moment for the messages of peers."""
@@ -155,7 +155,7 @@ class Mail:
 
     def receive(self, mirror: Mirror) -> None:
         """Let the agent hold what the exchange hands out."""
-        for reason in mirror.hear(self._messages or []):
+        for reason in mirror.hear(self._messages):
             self._agent.warn("ignored", f"a message was ignored: {reason}", ExchangeWarning)
 
     def end(self, trial: FrozenTrial, state: TrialState) -> None:
@@ -189,9 +189,9 @@ class Mail:
         if not self._take_part():
             return Letters()
         self._messages = courier.exchange.fetch(self._federation)
-        for message in self._messages:
-            if isinstance(message, Release):
-                courier.ledger.receive(message)
+        for content in (trusted.content for trusted in self._messages):
+            if isinstance(content, Release):
+                courier.ledger.receive(content)
         letters = self._make(ended) if ended else Letters()
         with self._lock:
             self._ended -= stored
@@ -219,8 +219,7 @@ class Mail:
             is_settled = standing is not None and not (standing.silence or courier.has_failed)
             if is_settled and record == self._record:
                 return True
-            args = courier.exchange, federation, record, self._signed, self._keyring
-            standing = standing_of(*args)
+            standing = standing_of(courier.exchange, federation, record, self._keyring)
         if not (standing.silence or self._agent.is_new):
             replace(courier.exchange, courier.ledger, federation, record, standing)
         with self._lock:
@@ -245,8 +244,9 @@ class Mail:
             mirror = self._agent.follow(self._agent.beside(cached=False))
             record = self._agent.introduce()
             scored = sorted(mirror.told.values(), key=end_of)
-            for other in self._messages or []:
-                if silence := rival(self.courier.ledger, record, standing, other, len(scored)):
+            for other in self._messages:
+                args = self.courier.ledger, record, standing, other.content, len(scored)
+                if silence := rival(*args):
                     _warn_of_silence(silence)
                     return Letters()
             messages = Agent.messages([mirror.agent])

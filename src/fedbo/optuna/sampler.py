@@ -39,7 +39,7 @@ from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation.federation import Federation, FederationMismatch
-from fedbo.identity import Keyring, is_installed
+from fedbo.identity import Keyring
 from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, advice, middle, misfit
@@ -81,8 +81,6 @@ class FederatedSampler(BaseSampler):
             with a privacy plan: publish after each ``least_trials`` scores.
         clip: Whether to accept an objective with narrower ranges than the federation's, and clip
             queries to them. Default: False.
-        signed: Whether messages are signed with the user's key, or that of the study if it has
-            one. Default: they are if the package ``cryptography`` is installed.
         independent_sampler: Samples what the model does not: parameters that only some trials
             suggest, choices of the study's own if there are such parameters, and all of its own
             in the first trial. Default: Optuna's `TPESampler`, but the middle of each range in the
@@ -109,7 +107,6 @@ class FederatedSampler(BaseSampler):
         settings: Settings | None = None,
         every: int | None = None,
         clip: bool = False,
-        signed: bool | None = None,
         independent_sampler: BaseSampler | None = None,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         ledger: Ledger | None = None,
@@ -124,13 +121,8 @@ class FederatedSampler(BaseSampler):
             raise ValueError(
                 f"every is {every!r}, expected a whole number of trials, 1 or more, or None"
             )
-        if signed and not is_installed():
-            raise ValueError(
-                "signed is True, but the package cryptography is not installed: pip install "
-                "'fedbo[identity]'"
-            )
         self.federation, self.exchange, self.name = federation, exchange, name
-        self._mail_options: Any = {"every": every, "signed": signed}
+        self._every = every
         self._options = Options(
             federation=federation,
             policy=TipsThenPool() if policy is None else policy,
@@ -199,7 +191,7 @@ class FederatedSampler(BaseSampler):
         their trials. If the study goes on, it publishes another.
 
         Raises:
-            ExchangeError: If only others have messages under its name, or withdrawing failed.
+            ExchangeError: If another study has sent the message, or withdrawing failed.
             KeyRefused: If the study's private key is not on this machine.
         """
         with self._lock:
@@ -345,8 +337,9 @@ class FederatedSampler(BaseSampler):
             agent = self._current = StudyAgent(study, self._options)
             if self.exchange is not None and self.federation is not None:
                 courier = Courier(self.exchange, self._ledger or Ledger())
-                keyring, options = self.exchange.keyring or Keyring.user(), self._mail_options
-                self._mail = Mail(agent, courier, self.federation, keyring, self._lock, **options)
+                keyring = self.exchange.keyring or Keyring.user()
+                args = agent, courier, self.federation, keyring, self._lock
+                self._mail = Mail(*args, every=self._every)
         self._current.study = study  # the same study, but each object has its own cache
         return self._current
 

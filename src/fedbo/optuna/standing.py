@@ -14,21 +14,19 @@ from fedbo.caller import warn
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
 from fedbo.exchange.ledger import NotOurs
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, KeyRefused, Keyring, is_installed, listed_keys
+from fedbo.identity import KeyPair, KeyRefused, Keyring, listed_keys
 from fedbo.message.signed import SENDER_BYTES, member, parse_key
 from fedbo.optuna.study import StudyAgent, StudyRecord, write_key
-
-_INSTALL = "pip install 'fedbo[identity]'"
 
 
 class Standing(NamedTuple):
     """How a study takes part at an exchange."""
 
     sender: str  # its name there
-    keys: KeyPair | None = None  # that sign its messages; None if they are not signed
+    keys: KeyPair | None = None  # that sign its messages; None if nothing is published
     silence: str = ""  # why nothing is published; empty if it is
     is_member: bool = True  # whether messages of peers come in
-    key: str = ""  # the public key, as text; empty if messages are not signed
+    key: str = ""  # the public key, as text; empty if nothing is published
 
 
 def sender_of(name: str, owner: str | None) -> str:
@@ -52,13 +50,9 @@ def standing_of(
     exchange: Exchange,
     federation: Federation,
     record: StudyRecord,
-    signed: bool | None,
     keyring: Keyring,
 ) -> Standing:
-    """Find out how a study takes part, and let the keyring know that the name is this user's.
-
-    ``signed`` says whether to sign; None signs if the necessary package is installed.
-    """
+    """Find out how a study takes part, and remember in the keyring that the name is this user's."""
     sender, key = record.name, record.key
     try:
         identity = exchange.identity(federation)
@@ -72,17 +66,14 @@ def standing_of(
     except ExchangeError as error:
         return Standing(record.name, silence=str(error), is_member=False)
     try:
-        if identity is not None and identity.key is not None:
+        if identity is not None:
             key = identity.key
-            if signed and not key:
-                raise KeyRefused(f"{identity.member!r} joined without a key")
-            signed = signed if key else False
-        keys = _keys_for(signed, key, sender, federation, keyring)
-        if keys is not None and (fault := keyring.claim(sender, keys.public, federation)):
+        keys = _keys_for(key, sender, federation, keyring)
+        if fault := keyring.claim(sender, keys.public, federation):
             raise KeyRefused(fault)
     except (OSError, ValueError) as error:
         return Standing(sender, silence=str(error))
-    return Standing(sender, keys, key="" if keys is None else str(keys))
+    return Standing(sender, keys, key=str(keys))
 
 
 def introduce(agent: StudyAgent, standing: Standing, keyring: Keyring) -> StudyRecord:
@@ -104,12 +95,14 @@ def replace(
 ) -> None:
     """Withdraw a study's message if later ones are signed with another key.
 
-    A peer that sees two keys under a name that is new to it trusts neither.
+    A peer that sees two keys under a name that is new to it trusts neither. A place with members
+    takes back by itself what the old key of a member has signed, and accepts nothing more from it.
     """
-    if record.key != standing.key:
-        keys = KeyPair.find(parse_key(record.key)) if record.key else None
+    if not record.key or record.key == standing.key or exchange.identity(federation) is not None:
+        return
+    if (keys := KeyPair.find(parse_key(record.key))) is not None:
         with contextlib.suppress(NotOurs):  # the name belongs to another study now
-            ledger.withdraw(exchange, federation, standing.sender, keys=keys, study=record.study)
+            ledger.withdraw(exchange, federation, standing.sender, keys, study=record.study)
 
 
 def withdraw(
@@ -118,33 +111,16 @@ def withdraw(
     """Withdraw the message of a study, as `StoredStudy.withdraw` says."""
     identity, sender, key = exchange.identity(federation), record.name, record.key
     if identity is not None:
-        sender = sender_of(sender, identity.member)
-        key = key if identity.key is None else identity.key
-    keys = _find(key) if key else None
-    return ledger.withdraw(exchange, federation, sender, keys=keys, study=record.study)
+        sender, key = sender_of(sender, identity.member), identity.key
+    if not key:  # it has never published
+        return False
+    return ledger.withdraw(exchange, federation, sender, _find(key), study=record.study)
 
 
-def _keys_for(
-    signed: bool | None, key: str, sender: str, federation: Federation, keyring: Keyring
-) -> KeyPair | None:
-    """Return the keys that sign messages; None if they are not signed."""
-    if signed is False or not is_installed():
-        if key or federation.members:
-            raise KeyRefused(
-                f"peers know {member(sender)!r} by a key, and refuse messages that are not signed: "
-                f"leave out signed=False, and install the package cryptography ({_INSTALL})"
-            )
-        if signed is None:
-            warn(
-                "messages of this study are not signed, because the package cryptography is not "
-                "installed, so anyone who can write to the exchange can publish under its name. "
-                f"It receives only messages that are not signed. To sign messages: {_INSTALL}. If "
-                "they should not be signed, say so with signed=False",
-                ExchangeWarning,
-            )
-        return None
-    if federation.members:
-        return listed_keys(federation, sender)
+def _keys_for(key: str, sender: str, federation: Federation, keyring: Keyring) -> KeyPair:
+    """Return the key pair that signs messages: listed, the study's own, or else the user's."""
+    if (listed := listed_keys(federation, sender)) is not None:
+        return listed
     if key and key not in keyring.revoked():
         return _find(key)
     own = KeyPair.load()

@@ -117,14 +117,11 @@ class StoredStudy:
         agent.speak_as(standing.sender_at(exchange, self.federation, agent.expected()))
         return self._look(agent).agent.message()
 
-    def publish(
-        self, exchange: Exchange, *, signed: bool | None = None, ledger: Ledger | None = None
-    ) -> Published:
+    def publish(self, exchange: Exchange, *, ledger: Ledger | None = None) -> Published:
         """Publish the message, unless the exchange has it already.
 
         Args:
             exchange: Where to publish.
-            signed: Whether to sign, as for `FederatedSampler`.
             ledger: The log of all messages that are sent. Default: the user's log.
 
         Raises:
@@ -137,9 +134,10 @@ class StoredStudy:
         scores = mirror.scores
         agent, ledger = StudyAgent(self.study, self._options), ledger or Ledger()
         keyring, record = exchange.keyring or Keyring.user(), agent.expected()
-        ours = standing.standing_of(exchange, self.federation, record, signed, keyring)
+        ours = standing.standing_of(exchange, self.federation, record, keyring)
         with caller.collect():  # what is wrong with messages of others
-            messages = [] if ours.silence else exchange.fetch(self.federation)
+            heard = [] if ours.silence else exchange.fetch(self.federation)
+        messages = [trusted.content for trusted in heard]
         rivals = (rival(ledger, record, ours, each, scores) for each in messages)
         if silence := ours.silence or next(filter(None, rivals), ""):
             raise StudyRefused(f"nothing was published: {silence}")
@@ -158,7 +156,7 @@ class StoredStudy:
 
         Raises:
             StudyRefused: If the study has no name among peers, because it never published.
-            ExchangeError: If only others have messages under its name, or withdrawing failed.
+            ExchangeError: If another study has sent the message, or withdrawing failed.
             KeyRefused: If the study's private key is not on this machine.
         """
         assert self.federation is not None

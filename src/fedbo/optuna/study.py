@@ -31,8 +31,8 @@ from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.federation.federation import Federation, FederationMismatch
-from fedbo.identity import KeyPair, Keyring
-from fedbo.message import Heard, Message, Release
+from fedbo.identity import KeyPair, Keyring, Trusted
+from fedbo.message import Message, Release
 from fedbo.optuna import private
 from fedbo.optuna.distributions import (
     SearchSpace,
@@ -96,7 +96,7 @@ class StudyRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         name: The name of the study among peers; at a hub, the member's name comes before it.
         entropy: The secret that all its randomness comes from, in hexadecimal.
         federation: The fingerprint of its federation; empty if the study began without one.
-        key: The public key that its messages are signed with, as text; empty if they are not.
+        key: The public key that its messages are signed with, as text; empty before the first one.
     """
 
     name: str
@@ -240,7 +240,7 @@ class Mirror:
         self._settled: dict[int, TrialState] = {}
         self._scores = _Scores(agent.federation.space.sign)
         self._heard: dict[tuple[str, bytes], int] = {}  # the sequences of what was handed out last
-        self._latest: dict[tuple[str, bytes], int] = {}  # the latest ones ever, of signed messages
+        self._messages: list[Trusted] = []  # that were heard last
 
     @property
     def scores(self) -> int:
@@ -269,30 +269,26 @@ class Mirror:
                             numbers.append(trial.number)
         return numbers
 
-    def hear(self, messages: Sequence[Heard]) -> list[str]:
+    def hear(self, messages: list[Trusted]) -> list[str]:
         """Let the agent hold these messages and no others; return why some were refused.
 
-        What it held before and is not among them, the exchange no longer hands out. A signed
-        message that is earlier than one that was heard is ignored: somebody has put it back.
+        What it held before and is not among them, the exchange no longer hands out.
         """
-        before, now = self._heard, {(m.sender, m.key): m for m in messages}
-        for origin, message in [*now.items()]:
-            if message.key:
-                if message.sequence < self._latest.get(origin, 0):
-                    del now[origin]
-                else:
-                    self._latest[origin] = message.sequence
-        self._heard = {origin: message.sequence for origin, message in now.items()}
+        if messages is self._messages:  # nothing has changed
+            return []
+        self._messages = messages
+        before, now = self._heard, {(m.content.sender, m.content.key): m for m in messages}
+        self._heard = {origin: m.content.sequence for origin, m in now.items()}
         self.agent.forget({o[0] for o, n in before.items() if self._heard.get(o, -1) < n})
         news = [
             message
             for origin, message in now.items()
-            if message.sequence != before.get(origin)
-            and (message.sender != self.agent.name or isinstance(message, Release))
+            if message.content.sequence != before.get(origin)
+            and (origin[0] != self.agent.name or isinstance(message.content, Release))
         ]
         return self._receive(news) if news else []
 
-    def _receive(self, messages: Sequence[Heard]) -> list[str]:
+    def _receive(self, messages: Sequence[Trusted]) -> list[str]:
         """Let the agent receive what it does not refuse; return why it refuses the others."""
         try:
             self.agent.receive(messages)

@@ -94,22 +94,22 @@ def releases_made(released: Sequence[Release], lost: int = 0) -> int:
     return max(len(released) + lost, max(numbers, default=0) + surplus)
 
 
-def check_signer(federation: Federation, keys: KeyPair | None) -> None:
+def check_signer(federation: Federation, keys: KeyPair) -> None:
     """Raise `KeyRefused` if members would refuse a release that is signed with this key.
 
     Args:
         federation: The federation, with its privacy plan.
-        keys: The key pair of whoever makes releases; None: they are not signed.
+        keys: The key pair of whoever makes releases.
     """
     plan = federation.require_plan()
     if not federation.members:
         return
     listed = federation.members[plan.by]  # no federation lists members without it
-    if keys is None or keys.public != listed:
-        given = "there is no key to sign it with" if keys is None else f"the key here is {keys}"
+    if keys.public != listed:
         raise KeyRefused(
             f"the federation lists {plan.by!r}, who makes releases, with the key "
-            f"{key_text(listed)}, and {given}: only who has the listed private key can make one"
+            f"{key_text(listed)}, and the key here is {keys}: only the holder of the listed "
+            "private key can make one"
         )
 
 
@@ -127,8 +127,8 @@ def next_release(
     released: Sequence[Release],
     contributions: Sequence[Message | None],
     *,
+    keys: KeyPair,
     lost: int = 0,
-    keys: KeyPair | None = None,
     source: Source = SECRET,
 ) -> Release:
     """Make the next private release within the plan. Nobody may see it before it is recorded.
@@ -137,8 +137,8 @@ def next_release(
         federation: The federation, with its privacy plan.
         released: The known releases of this federation, each once, received ones included.
         contributions: One contribution of each member, see `one_each`; None for one that is empty.
+        keys: The key pair that signs the release.
         lost: How many more releases were made whose content nobody has.
-        keys: Sign it with this key pair; by default it is not signed.
         source: The source of randomness; any but the system's secret one (default) is for tests.
 
     Raises:
@@ -150,10 +150,11 @@ def next_release(
     >>> from fedbo import Float
     >>> from fedbo.privacy import Plan
     >>> federation = Federation({"x": Float(0, 1)}, privacy=Plan(epsilon=2.0, delta=1e-3))
-    >>> release = next_release(federation, [], [None] * 20)
+    >>> keys = KeyPair.generate()
+    >>> release = next_release(federation, [], [None] * 20, keys=keys)
     >>> release.sequence, release.members
     (1, 20)
-    >>> next_release(federation, [release], [None] * 20)
+    >>> next_release(federation, [release], [None] * 20, keys=keys)
     Traceback (most recent call last):
     fedbo.privacy.budget.BudgetSpent: all planned releases were made...
     """
@@ -167,5 +168,4 @@ def next_release(
         )
     check_signer(federation, keys)
     quiet = composed(federation, contributions, None, next_number(federation, released, lost))
-    release = noisy(federation, quiet, source)
-    return release if keys is None else keys.sign(release)
+    return keys.sign(noisy(federation, quiet, source))

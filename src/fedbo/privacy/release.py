@@ -48,6 +48,7 @@ from fedbo.federation.calibration import (
 )
 from fedbo.federation.federation import Federation
 from fedbo.message import Message
+from fedbo.message.message import Contribution
 from fedbo.message.release import DRAWS, Release
 from fedbo.message.signed import COUNTER_LIMITS
 from fedbo.privacy.accounting import Gaussian, Laplace
@@ -122,8 +123,9 @@ def composed(
     present = [message for message in contributions if message is not None]
     for message in present:
         shared.check(message)
-        votes[message.cell] += STEPS
-        v = lifted(unit(message.y.astype(np.float64)), c, e)
+        assert isinstance(message.body, Contribution)  # in a federation with a plan
+        votes[message.body.cell] += STEPS
+        v = lifted(unit(message.body.y.astype(np.float64)), c, e)
         sums += np.trunc(v * (_BELOW / STEP)).astype(np.int64)
     if trials is None:  # no claim counts for more than ten usual ones
         counts = np.array([message.t_n for message in present] or [0])

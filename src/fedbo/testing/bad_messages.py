@@ -1,4 +1,7 @@
-"""Messages as somebody careless or hostile may send them: whole bytes with one thing wrong."""
+"""Messages as somebody careless or hostile may send them: whole bytes with one thing wrong.
+
+Whatever can be read is signed, so that only this one thing can be the reason to refuse it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import numpy as np
 
 from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.message import Kind
+from fedbo.message import Kind, MessageRefused, read
+from fedbo.testing.keys import keys_of
 from fedbo.testing.parties import M, messages
 
 Change = Callable[[np.ndarray], np.ndarray]
@@ -19,7 +23,7 @@ Change = Callable[[np.ndarray], np.ndarray]
 
 def garbage(federation: Federation) -> Iterator[bytes]:
     """No message at all, cut short, too long, or with its fields in disorder."""
-    whole = messages(federation, 1)[0].encode()
+    whole = _of(federation)
     yield from (b"", b"garbage", bytes(200), b"\xff" * 200)
     yield from (whole[:1], whole[: len(whole) // 2], whole[:-1], whole + b"\x00")
     raw = msgspec.msgpack.decode(whole)
@@ -92,7 +96,7 @@ def hostile(federation: Federation) -> Iterator[bytes]:
     for i, data in enumerate(spoilt):
         raw = msgspec.msgpack.decode(data)
         raw[2] = f"hostile-{i}"
-        yield msgspec.msgpack.encode(raw)
+        yield _signed(msgspec.msgpack.encode(raw))
 
 
 BAD = {
@@ -107,14 +111,23 @@ BAD = {
 
 
 def _of(federation: Federation) -> bytes:
-    return messages(federation, 1)[0].encode()
+    return _signed(messages(federation, 1)[0].encode())
+
+
+def _signed(data: bytes) -> bytes:
+    """The same with the signature of its sender; what cannot be read stays as it is."""
+    try:
+        content = read(data)
+    except MessageRefused:
+        return data
+    return keys_of(content.sender).sign(content).encode()
 
 
 def _forged(data: bytes, federation: Federation) -> bytes:
     """The same numbers under the fingerprint of another federation."""
     raw = msgspec.msgpack.decode(data)
     raw[1] = bytes(federation.fingerprint)
-    return msgspec.msgpack.encode(raw)
+    return _signed(msgspec.msgpack.encode(raw))
 
 
 def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
@@ -138,7 +151,7 @@ def _spoilt(federation: Federation, change: Change) -> Iterator[bytes]:
 def _with_field(data: bytes, i: int, field: bytes | float) -> bytes:
     raw = msgspec.msgpack.decode(data)
     raw[-1][i] = field
-    return msgspec.msgpack.encode(raw)
+    return _signed(msgspec.msgpack.encode(raw))
 
 
 def _with_last(numbers: np.ndarray, value: float) -> np.ndarray:

@@ -17,6 +17,7 @@ from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.names import command_line
 from fedbo.hub.settings import Settings
+from fedbo.identity import KeyPair
 from fedbo_paper.demo.demo import Demo
 
 
@@ -42,7 +43,8 @@ def serving(demo: Demo, folder: Path) -> Iterator[Hub]:
             invited = store.invite(connection, name, uses=uses, actor=command_line())
             invitations.append(invited.invitation)
         secret = Invitation.parse(invitations[0]).secret
-        token = store.enrol(connection, secret, "onlooker").token
+        own = KeyPair.generate()  # who only looks publishes nothing
+        token = store.enrol(connection, secret, "onlooker", own.public).token
     engine.dispose()
     log, handler = logging.getLogger("fedbo.hub"), logging.FileHandler(folder / "hub.log")
     handler.setFormatter(JsonLines())

@@ -45,7 +45,7 @@ def play(demo: Demo, repeat: int, hub: str, invitation: str, folder: Path) -> Re
         scores[MODES.index("alone"), site] = _tuned(alone, images[site], demo.trials)
 
         keys = KeyPair.load()
-        exchange = HubExchange(enrol(hub, invitation, name, keys).place)
+        exchange = HubExchange(enrol(hub, invitation, name, keys=keys).place)
         federation = exchange.member().federation()
         agent = Agent(federation, name=name, seed=seed, keys=keys)
         received += agent.receive(exchange.fetch(federation))

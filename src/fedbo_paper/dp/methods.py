@@ -39,6 +39,7 @@ import numpy as np
 from fedbo.agent import Agent, Settings
 from fedbo.federation import Federation
 from fedbo.message import Message
+from fedbo.message.message import Weights as SentWeights
 from fedbo.message.release import Release
 from fedbo.policy import EI, TS, Policy, TipsThenPool
 from fedbo.privacy import (
@@ -50,6 +51,7 @@ from fedbo.privacy import (
     release,
 )
 from fedbo.space import Float
+from fedbo.space.axis import Array
 from fedbo_paper.dp.policy import FollowPeer, FollowServer
 from fedbo_paper.dp.server import Mean, PrivateMean, Regions, Weights
 from fedbo_paper.preset import PAPER, paper_federation
@@ -198,7 +200,7 @@ class Served(Method, frozen=True, kw_only=True, tag="served"):
         self, t: int, agents: Sequence[Agent], federation: Federation, rng: np.random.Generator
     ) -> Sequence[Message]:
         messages = Agent.messages(agents)
-        omega = np.array([message.omega for message in messages], dtype=np.float64)
+        omega = np.array([_omega(message) for message in messages])
         regions = Regions(federation.space.dimensions, self.parts)
         W = self.weights(t, regions.assigned(len(agents)), regions.count)
         return [
@@ -293,3 +295,9 @@ class Released(Defaults, frozen=True, kw_only=True, tag="released"):
         # What a release costs depends neither on its space nor on what is in it.
         line = Federation({"x": Float(0, 1)}, privacy=self.plan)
         return mechanisms(release(line, [None], source=Simulated(0)))
+
+
+def _omega(message: Message) -> Array:
+    """Return the draw in a message of a `paper_federation`."""
+    assert isinstance(message.body, SentWeights)
+    return message.body.omega.astype(np.float64)

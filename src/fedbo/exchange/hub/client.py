@@ -8,22 +8,23 @@ hold a token.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import secrets
-import socket
+import re
 import ssl
-import threading
 import time
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from fedbo.exchange.errors import ExchangeError, NotSent
 from fedbo.exchange.hub.memberships import HubUrl
+from fedbo.exchange.hub.wire import PROBLEM_TYPE, Problem
 from fedbo.files import Lock
 from fedbo.outside import printable, shortened
+from fedbo.version import __version__
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JSON = "application/json"
-PROBLEM = "application/problem+json"
 MOST = 2**20  # bytes of an answer, by default
-BUDGET = 10.0  # seconds for one call, retries included
-_CONNECT, _READ = 5.0, 15.0  # seconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; each pause is up to twice the one before
+BUDGET = 25.0  # seconds for one call
+_CONNECT, _READ = 5.0, 15.0  # seconds without progress; the latter also to write
 _BUSY = (429, 503)  # statuses with which the hub says that it has done nothing
 _BETWEEN = (502, 504)  # statuses of a proxy: the hub may have done it or not
 _LONGEST = 500  # characters of what a hub says
@@ -46,7 +45,6 @@ _WRONG_TOKEN = (
 )
 
 _sleep = time.sleep
-_jitter = secrets.SystemRandom()  # nobody's seeded generator is touched
 
 
 class HubRefused(ExchangeError):
@@ -58,22 +56,7 @@ class HubRefused(ExchangeError):
 
 
 class StrangeAnswer(ExchangeError):
-    """What a hub has answered, no hub of fedbo answers; the text says what is wrong with it."""
-
-
-class _Problem(msgspec.Struct):
-    """A problem as RFC 9457 describes it."""
-
-    type: str = ""
-    title: str = ""
-    detail: str = ""
-
-
-class _Passing(Exception):
-    """A request has failed in a way that may pass, after some seconds at least."""
-
-    def __init__(self, error: ExchangeError, after: float = 0.0) -> None:
-        self.error, self.after = error, after
+    """This is not the answer of a fedbo hub; the text says what is wrong with it."""
 
 
 class Client:
@@ -83,8 +66,7 @@ class Client:
     proxy and other certificates: ``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE``
     and ``SSL_CERT_DIR``. A redirect is never followed.
 
-    A call that fails is tried again, with growing random pauses, for `BUDGET` seconds; after one
-    that failed, only once.
+    A call has `BUDGET` seconds. It is repeated only if a busy hub says when to come back.
     """
 
     def __init__(self, url: HubUrl | str, token: str | None = None) -> None:
@@ -93,11 +75,6 @@ class Client:
         self._lock = Lock()
         self._pid = os.getpid()
         self._http: httpx2.Client | None = None
-        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._has_failed = False
-
-    def __repr__(self) -> str:
-        return f"Client({self.url.base!r})"
 
     def __reduce__(self) -> str:
         raise TypeError("a token is not copied to other processes: make a new client there")
@@ -111,47 +88,41 @@ class Client:
         *,
         query: Mapping[str, str] | None = None,
         most: int = MOST,
-        once: bool = False,
     ) -> bytes:
         """Send bytes, and return the bytes of the answer, at most so many.
 
         After `HubRefused` and `NotSent` the hub has not done it; after another `ExchangeError`
-        it may have. With ``once``, it is then not tried again.
+        it may have.
         """
         package, http = self._connected()
-        headers = {"Accept-Encoding": "identity"}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        if content is not None:
-            headers["Content-Type"] = media_type
+        deadline = _Deadline()
+        limits = {"connect": _CONNECT, "pool": _CONNECT, "read": deadline, "write": deadline}
         request = http.build_request(
             method,
             self.url.base + path,
             params=query,
             content=content,
-            headers=headers,
-            extensions={"trace": self._trace},
+            headers=None if content is None else {"Content-Type": media_type},
+            extensions={"timeout": limits},
         )
-        end, pause, was_sent = time.monotonic() + BUDGET, _FIRST_PAUSE, False
-        is_last, self._has_failed = self._has_failed, True
         while True:
             try:
-                answer = self._attempt(package, http, request, most, end)
-                self._has_failed = False
-                return answer
-            except _Passing as failure:
-                wait = max(_jitter.uniform(0, pause), failure.after)
-                may_be_done = not isinstance(failure.error, HubRefused | NotSent)
-                if is_last or time.monotonic() + wait > end or (once and may_be_done):
-                    if was_sent and isinstance(failure.error, NotSent):  # by an earlier attempt
-                        raise ExchangeError(str(failure.error)) from None
-                    raise failure.error from None
-                was_sent |= not isinstance(failure.error, NotSent)
-            except (HubRefused, StrangeAnswer):
-                self._has_failed = False
+                response, answer = self._answer(http, request, most)
+            except package.HTTPError as error:
+                is_slow = isinstance(error, package.ReadTimeout | package.WriteTimeout)
+                if is_slow and deadline.left() <= 0:
+                    raise self.strange("its answer takes too long") from None
+                raise self._failure(package, error) from None
+            except ExchangeError:
                 raise
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            _sleep(wait)
+            except (package.InvalidURL, package.StreamError, ValueError, OSError) as error:
+                raise self.strange(type(error).__name__) from None
+            if response.is_success:
+                return answer
+            pause = _pause(response)
+            if pause is None or pause >= deadline.left():
+                raise self._refusal(response, answer)
+            _sleep(pause)
 
     def ask(self, method: str, path: str, body: object, answer: type[T], **options: Any) -> T:
         """Send JSON, and return what the hub answers in JSON; the options are those of `send`."""
@@ -174,100 +145,55 @@ class Client:
             "and whether the hub and this fedbo have the same version"
         )
 
-    def _attempt(
-        self, package: Any, http: httpx2.Client, request: httpx2.Request, most: int, end: float
-    ) -> bytes:
-        response, failure = None, None
-        timer = threading.Timer(end + _READ - time.monotonic(), self._hang_up)
-        timer.daemon = True
-        try:
-            with contextlib.suppress(RuntimeError):  # no thread starts while Python ends
-                timer.start()
-            response = http.send(request, stream=True)
-            data = bytearray()
+    def _answer(
+        self, http: httpx2.Client, request: httpx2.Request, most: int
+    ) -> tuple[httpx2.Response, bytes]:
+        """Send a request; return the answer, and what is in it."""
+        content = bytearray()
+        with contextlib.closing(http.send(request, stream=True)) as response:
             for piece in response.iter_raw():
-                data += piece
-                if len(data) > most:
+                content += piece
+                if len(content) > most:
                     raise self.strange(f"its answer has more than {most:,} bytes")
-                if time.monotonic() >= end + _READ:
-                    break
-        except package.HTTPError as error:
-            failure = error
-        except ExchangeError:
-            raise
-        except (package.InvalidURL, package.StreamError, ValueError, OSError) as error:
-            raise self.strange(type(error).__name__) from None
-        finally:
-            timer.cancel()
-            if response is not None:
-                response.close()
-        if time.monotonic() >= end + _READ:
-            raise self.strange("its answer takes too long")
-        if failure is not None or response is None:
-            self._fail(package, failure)
-        if not response.is_success:
-            self._refuse(response, bytes(data))
-        return bytes(data)
+        return response, bytes(content)
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Note the sockets of connections, as httpx2 makes them."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            with self._lock:
-                self._sockets.add(info["return_value"].get_extra_info("socket"))
-
-    def _hang_up(self) -> None:
-        """End all connections, at once even for threads that are reading from them."""
-        with self._lock:
-            for each in self._sockets:
-                with contextlib.suppress(OSError):  # it is closed
-                    socket.socket.shutdown(each, socket.SHUT_RDWR)
-
-    def _refuse(self, response: httpx2.Response, content: bytes) -> NoReturn:
-        """Raise the error for an answer that is not a success."""
-        status = response.status_code
+    def _refusal(self, response: httpx2.Response, content: bytes) -> ExchangeError:
+        """Return the error for an answer that is not a success."""
         if response.is_redirect:
             target = printable(shortened(response.headers.get("Location", "")))
-            raise self.strange(
+            return self.strange(
                 f"it sends elsewhere, to {target!r}; if that is the hub, use its address"
             )
-        problem = _Problem()
-        if response.headers.get("Content-Type", "").partition(";")[0].strip() == PROBLEM:
+        slug, texts = "", []
+        if response.headers.get("Content-Type", "").partition(";")[0].strip() == PROBLEM_TYPE:
             with contextlib.suppress(ValueError, RecursionError):
-                problem = msgspec.json.decode(content, type=_Problem)
-        slug = shortened(printable(problem.type.rpartition("/")[2]))
-        parts = [printable(shortened(text, _LONGEST)) for text in (problem.title, problem.detail)]
-        text = ": ".join(part for part in parts if part) or f"it answers with status {status}"
+                problem = msgspec.json.decode(content, type=Problem)
+                slug = shortened(printable(problem.type.rpartition("/")[2]))
+                texts = [problem.title, problem.detail]
+        text = ": ".join(printable(shortened(text, _LONGEST)) for text in texts if text)
+        text = text or f"it answers with status {response.status_code}"
         text = f"{self.url.base}: {_WRONG_TOKEN if slug == 'wrong-token' else text}"
-        after = response.headers.get("Retry-After", "")[:9]
-        seconds = float(after) if after.isascii() and after.isdigit() else 0.0
-        if status in _BETWEEN:
-            raise _Passing(ExchangeError(text), seconds)
-        error = HubRefused(text, slug)
-        raise _Passing(error, seconds) if status in _BUSY else error
+        return ExchangeError(text) if response.status_code in _BETWEEN else HubRefused(text, slug)
 
-    def _fail(self, package: Any, error: Exception | None) -> NoReturn:
-        """Raise the error for a request without an answer."""
+    def _failure(self, package: Any, error: Exception) -> ExchangeError:
+        """Return the error for a request without an answer."""
         hub, why = self.url.base, printable(shortened(str(error), _LONGEST))
         if _is_about_a_certificate(error):
-            raise NotSent(
+            return NotSent(
                 f"the certificate of {hub} is not trusted ({why}); if the hub has a private "
                 "certificate authority, set SSL_CERT_FILE to the file with its certificate, or add "
                 "it to those that this system trusts (ca-certificates)"
-            ) from None
-        if isinstance(error, package.ProxyError | package.ConnectError | package.ConnectTimeout):
-            raise _Passing(
-                NotSent(
-                    f"{hub} cannot be reached ({why or 'no answer'}); check the address, the "
-                    "network, and whether a proxy is needed (HTTPS_PROXY, ALL_PROXY, NO_PROXY)"
-                )
-            ) from None
-        hint = "" if self.url.is_encrypted else ", or use https://"  # TLS hubs hang up
-        raise _Passing(
-            ExchangeError(
-                f"{hub} did not answer ({why or 'the connection was closed'}); check the network, "
-                f"and whether the hub is running{hint}"
             )
-        ) from None
+        if isinstance(error, package.ProxyError | package.ConnectError | package.ConnectTimeout):
+            return NotSent(
+                f"{hub} cannot be reached ({why or 'no answer'}); check the address, the network, "
+                "and whether a proxy is needed (HTTPS_PROXY, ALL_PROXY, NO_PROXY)"
+            )
+        hint = "" if self.url.is_encrypted else ", or use https://"  # TLS hubs hang up
+        return ExchangeError(
+            f"{hub} did not answer ({why or 'the connection was closed'}); check the network, and "
+            f"whether the hub is running{hint}"
+        )
 
     def _connected(self) -> tuple[Any, httpx2.Client]:
         """Return the package and the connections of this process."""
@@ -281,23 +207,19 @@ class Client:
         with self._lock:
             if self._http is None or self._pid != os.getpid():
                 self._http, self._pid = self._connect(httpx2), os.getpid()
-                self._sockets = weakref.WeakSet()  # a parent's are not this process's to end
                 # Not at exit: a courier may still send its last message.
                 weakref.finalize(self, _close, self._http, self._pid).atexit = False
             return httpx2, self._http
 
     def _connect(self, package: Any) -> httpx2.Client:
-        from fedbo.version import __version__
-
+        headers = {"User-Agent": f"fedbo/{__version__}", "Accept-Encoding": "identity"}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
         # Without encryption the hub is on this machine, and no proxy may see the token.
         is_far = self.url.is_encrypted
         try:
             client: httpx2.Client = package.Client(
-                verify=is_far,
-                trust_env=is_far,
-                timeout=package.Timeout(_READ, connect=_CONNECT),
-                follow_redirects=False,
-                headers={"User-Agent": f"fedbo/{__version__}"},
+                verify=is_far, trust_env=is_far, follow_redirects=False, headers=headers
             )
             return client
         except (OSError, ValueError, ImportError, package.InvalidURL):  # which may quote passwords
@@ -305,6 +227,35 @@ class Client:
                 f"{self.url.base} was not asked: check the proxy in HTTPS_PROXY or ALL_PROXY, and "
                 "the certificates in SSL_CERT_FILE or SSL_CERT_DIR"
             ) from None
+
+
+class _Deadline:
+    """The deadline of a call, and the time-out of each of its reads and writes.
+
+    httpx2 hands a time-out to the socket before each piece, and the socket asks for it as a whole
+    number of seconds (`__index__`). So a hub cannot stretch a call with an answer in small pieces,
+    not even with headers, of which httpx2 returns nothing before they are complete.
+    """
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + BUDGET
+
+    def __index__(self) -> int:
+        if (left := self.left()) <= 0:
+            raise TimeoutError
+        return math.ceil(min(left, _READ))
+
+    def left(self) -> float:
+        """Return how many seconds are left."""
+        return self._end - time.monotonic()
+
+
+def _pause(response: httpx2.Response) -> float | None:
+    """Return after how many seconds a busy hub wants to be asked again; None: it does not."""
+    after = response.headers.get("Retry-After", "")
+    if response.status_code not in _BUSY or not re.fullmatch("[0-9]{1,9}", after):
+        return None
+    return max(1.0, float(after))  # never at once
 
 
 def _close(http: httpx2.Client, process: int) -> None:

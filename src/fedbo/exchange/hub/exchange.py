@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from fedbo.exchange.base import Exchange, Holding, Identity
-from fedbo.exchange.choice import (
-    LISTED,
-    Content,
-    Origin,
-    choose,
-    is_withdrawable,
-    origin,
-    signature_fault,
-    tell,
-    withdrawal_of,
-)
 from fedbo.exchange.errors import NotSent
+from fedbo.exchange.folder import LISTED
+from fedbo.exchange.hearing import Hearing
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Membership, Memberships
 from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Wanted
+from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair
-from fedbo.message import Heard, Message, MessageRefused, Release, Withdrawal, read
+from fedbo.identity import Keyring, Trusted
+from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
-from fedbo.message.signed import MOST_AGENTS, key_text
 from fedbo.message.signed import member as member_of
 
 _BESIDE = 64  # bytes beside each message in an answer
@@ -56,7 +46,7 @@ class HubExchange(Exchange):
     def __init__(self, address: str, keyring: Keyring | None = None) -> None:
         self.url = HubUrl.parse(address)
         self.address = str(self.url)
-        self.keyring: Keyring = Keyring.user() if keyring is None else keyring
+        self.keyring = Keyring.user() if keyring is None else keyring
         self._memberships = Memberships()
         self._lock, self._fetching = Lock(), Lock()
         self._members: dict[Membership, Member] = {}
@@ -66,50 +56,26 @@ class HubExchange(Exchange):
         # A copy has no token and no connection. It fetches for itself.
         return type(self), (self.address, self.keyring)
 
-    def publish(self, message: Heard) -> bool:
-        if isinstance(message, Release):
+    def publish(self, content: Content) -> bool:
+        if isinstance(content, Release):
             raise NotSent(
                 f"releases at {self.address} are made by the hub itself, and nobody can publish "
                 "one there: whoever runs it makes them with fedbo hub release"
             )
-        return self.member(message.fingerprint, message.sender).publish(message)
+        return self.member(content.fingerprint, content.sender).publish(content)
 
-    def fetch(self, federation: Federation) -> list[Heard]:
+    def fetch(self, federation: Federation) -> list[Trusted]:
         mine = self.member(federation.fingerprint)
         with self._fetching:
             own = mine.membership
             key = federation.fingerprint, own.place, own.member
-            held = self._held.setdefault(key, _Held(federation))
-            listed = {name: key_text(key) for name, key in federation.members.items()}
-            known = listed or self.keyring.known(federation)
-            held.take(mine.fetch(Wanted(held.cursor), held.most_bytes), known)
-            label = f"a message at {self.address}"
-            contents = ((label, content) for content in held.contents())
-            messages, faults = choose(federation, self.keyring, contents)
-            tell(faults, held.told, self.address)
-        return messages
-
-    def withdraw(
-        self,
-        federation: Federation,
-        sender: str,
-        keys: KeyPair | None = None,
-        mine: Callable[[Message], bool] | None = None,
-    ) -> bool:
-        memberships = self._memberships_for(federation.fingerprint)
-        if all(membership.member != member_of(sender) for membership in memberships):
-            return False  # this user cannot have published under this name
-        own = self.member(federation.fingerprint, sender)
-        is_withdrawn = False
-        for listed in own.listed(sender):
-            message = _read(listed.content, federation.most_bytes)
-            if is_withdrawable(message, federation, sender, keys, mine):
-                if keys is None:
-                    own.withdraw(sender)
-                else:
-                    own.publish(withdrawal_of(message, keys))
-                is_withdrawn = True
-        return is_withdrawn
+            new = _Held(federation, Hearing(federation, self.keyring, self.address))
+            held = self._held.setdefault(key, new)
+            is_new = held.take(mine.fetch(Wanted(held.cursor), held.most_bytes))
+            if is_new or not held.hearing.is_settled(federation):
+                label = f"a message at {self.address}"
+                held.hearing.hear((label, _contribution(federation, data) or data) for data in held)
+        return held.hearing.messages()
 
     def holdings(self) -> list[Holding]:
         """Return the user's own messages and at most 1,024 others, those that have changed last.
@@ -180,14 +146,20 @@ class HubExchange(Exchange):
 
 
 class _Held:
-    """What a member holds of a federation: the latest 1,024 of what it was handed."""
+    """What a member holds of a federation: the latest that it was handed.
 
-    def __init__(self, federation: Federation) -> None:
-        self.cursor = ""
-        self.told: set[str] = set()  # each has had its warning
-        self._federation, self._most = federation, federation.most_bytes
-        self._contents: dict[int, Content] = {}  # by number at the hub, the latest last
-        self._withdrawals: dict[Origin, Withdrawal] = {}
+    Withdrawals are counted apart: many of them do not displace messages.
+    """
+
+    def __init__(self, federation: Federation, hearing: Hearing) -> None:
+        self.cursor, self.hearing = "", hearing
+        self._most = federation.most_bytes
+        # by number at the hub, the latest last
+        self._messages: dict[int, bytes] = {}
+        self._withdrawals: dict[int, bytes] = {}
+
+    def __iter__(self) -> Iterator[bytes]:
+        return chain(self._messages.values(), self._withdrawals.values())
 
     @property
     def most_bytes(self) -> int:
@@ -195,55 +167,35 @@ class _Held:
         messages = min(MOST_PEERS * self._most, max(ANSWER_BYTES, self._most))
         return messages + MOST_HANDED * _BESIDE + _OTHERS
 
-    def contents(self) -> list[Content]:
-        """Return what is held. Not even the hub can put back what was withdrawn."""
-        return [*self._contents.values(), *self._withdrawals.values()]
-
-    def take(self, news: News, known: Mapping[str, str]) -> None:
-        """Take in what has changed; ``known`` are the keys of members, the oldest first."""
-        if news.is_all:
-            self._contents.clear()
-        for number in [*news.gone, *(handed.number for handed in news.handed)]:
-            self._contents.pop(number, None)
+    def take(self, news: News) -> bool:
+        """Take in what has changed; return whether anything has."""
+        changed = [*news.gone, *(handed.number for handed in news.handed)]
+        for held in (self._messages, self._withdrawals):
+            for number in [*held] if news.is_all else changed:
+                held.pop(number, None)
         for handed in news.handed:
-            content = _read(handed.content, self._most)
-            if isinstance(content, Message) and self._federation.privacy is not None:
-                name = f"message {content.sequence} of {content.sender!r}"
-                content = f"{name} is a contribution, which no member should be handed"
-            if not isinstance(content, Withdrawal):
-                self._contents[handed.number] = content
-            elif content.fingerprint == self._federation.fingerprint and not signature_fault(
-                content
-            ):
-                source = origin(content)
-                earlier = self._withdrawals.get(source, content)
-                latest = max(earlier, content, key=lambda either: either.sequence)
-                self._withdrawals[source] = latest
-        for number in [*self._contents][: max(0, len(self._contents) - MOST_PEERS)]:
-            del self._contents[number]
-        if len(self._withdrawals) > MOST_HANDED:
-            self._forget_withdrawals(known)
+            is_withdrawal = isinstance(_read(handed.content), Withdrawal)
+            held = self._withdrawals if is_withdrawal else self._messages
+            held[handed.number] = handed.content
+        for held, most in ((self._messages, MOST_PEERS), (self._withdrawals, MOST_HANDED)):
+            for number in [*held][: max(0, len(held) - most)]:
+                del held[number]
         self.cursor = news.cursor
-
-    def _forget_withdrawals(self, known: Mapping[str, str]) -> None:
-        """Keep 4,096. A hub can invent any number, but only of names that nobody heard before."""
-        places = {name: place for place, name in enumerate(known)}
-        agents: Counter[str] = Counter()
-
-        def place(source: Origin) -> int:
-            name = member_of(source.sender)
-            agents[name] += 1
-            is_known = known.get(name) == self._withdrawals[source].signer
-            return places[name] if is_known and agents[name] <= MOST_AGENTS else len(places)
-
-        kept = sorted(self._withdrawals, key=place)[:MOST_HANDED]
-        self._withdrawals = {source: self._withdrawals[source] for source in kept}
+        return bool(news.is_all or news.gone or news.handed)
 
 
-def _read(data: bytes, most: int = LISTED) -> Content:
+def _contribution(federation: Federation, data: bytes) -> str | None:
+    """Return what is wrong with these bytes if they are a contribution to private releases."""
+    if federation.privacy is None or not isinstance(content := _read(data), Message):
+        return None
+    name = f"message {content.sequence} of {content.sender!r}"
+    return f"{name} is a contribution, which no member should be handed"
+
+
+def _read(data: bytes) -> Content | str:
     """Return what is in these bytes, or why nobody can read them."""
-    if len(data) > most:
-        return f"it has {len(data):,} bytes, expected at most {most:,}"
+    if len(data) > LISTED:
+        return f"it has {len(data):,} bytes, expected at most {LISTED:,}"
     try:
         return read(data)
     except MessageRefused as error:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,14 +15,22 @@ from msgspec.structs import replace
 
 from fedbo.exchange.errors import ExchangeError, NotSent
 from fedbo.exchange.hub.client import Client, HubRefused
-from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships, Token
-from fedbo.exchange.hub.proof import Statement, hashed
+from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
+from fedbo.exchange.hub.proof import Statement, change, hashed
 from fedbo.exchange.hub.wire import (
     ANSWER_BYTES,
     MEDIA_TYPE,
+    Enrolled,
+    FederationFile,
     Listed,
     Listing,
+    NewKey,
+    NewMember,
     News,
+    NewToken,
+    Nonce,
+    Outcome,
+    Secrets,
     Wanted,
 )
 from fedbo.federation.federation import Federation
@@ -34,23 +43,7 @@ from fedbo.outside import printable, shortened
 _MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, as JSON
 _MOST_LISTED = 2 * ANSWER_BYTES  # bytes of an answer with messages
 _news, _listing = msgspec.msgpack.Decoder(News), msgspec.msgpack.Decoder(Listing)
-
-
-class _Opened(msgspec.Struct):
-    federation: str
-    file: str
-
-
-class _Token(msgspec.Struct):
-    token: Token
-
-
-class _IsOut(msgspec.Struct):
-    out: bool
-
-
-class _File(msgspec.Struct):
-    file: str
+_outcome = msgspec.json.Decoder(Outcome)
 
 
 class Member:
@@ -71,12 +64,8 @@ class Member:
     def publish(self, content: Message | Withdrawal) -> bool:
         """Publish a message or a signed withdrawal; return whether it is handed out now."""
         answer = self._send("PUT", "/messages", content.encode(), MEDIA_TYPE)
-        is_out: _IsOut = self._client.read(msgspec.json.Decoder(_IsOut), answer)
-        return is_out.out
-
-    def withdraw(self, sender: str) -> None:
-        """Withdraw an unsigned message."""
-        self._send("DELETE", "/messages", query={"sender": sender})
+        outcome: Outcome = self._client.read(_outcome, answer)
+        return outcome.out
 
     def fetch(self, wanted: Wanted, most: int) -> News:
         """Ask what has changed; an answer of more than so many bytes is refused."""
@@ -95,7 +84,7 @@ class Member:
     def federation(self) -> Federation:
         """Return the federation that this user has joined, with its current list of members."""
         place = self.membership.place
-        answer = self._client.ask("GET", self._path, None, _File, most=_MOST_FILE)
+        answer = self._client.ask("GET", self._path, None, FederationFile, most=_MOST_FILE)
         federation = _read_federation(place, answer.file)
         if fault := self.membership.agreed.mismatch(federation.fingerprint):
             raise ExchangeError(
@@ -120,27 +109,35 @@ class Member:
         self._memberships.remove(self.membership)
         return is_known
 
-    def rekey(self, keys: KeyPair | None) -> None:
-        """Sign messages with another key, or none, from now on; the old one signs this too.
+    def rekey(self, keys: KeyPair) -> None:
+        """Sign messages with another key from now on; the old one signs this too.
 
         The hub deletes what the old key signed.
         """
         self._memberships.check_writable()
-        mine, body = self.membership, {"key": None if keys is None else str(keys)}
-        agreed = mine.federation, mine.agreed, mine.member, hashed(mine.token)
-        statement = Statement("rekey", *agreed)
-        if keys is not None:
-            body["proof"] = statement.sign(keys)
-        if mine.key and (old := KeyPair.find(parse_key(mine.key))) is not None:
-            body["old_proof"] = statement.sign(old)
+        mine = self.membership
+        old = KeyPair.find(parse_key(mine.key))
+        if old is None:
+            raise NotSent(
+                f"the private key of {mine.key}, which {mine.member!r} signs with now, is not on "
+                "this machine, and it has to sign its own replacement: import it (fedbo identity "
+                "import FILE), or ask the operator to remove the member, and join again"
+            )
+        path = f"{self._path}/member/key"
+        nonce = bytes.fromhex(self._client.ask("POST", path, None, Nonce).nonce)
+        agreed = mine.federation, mine.agreed, mine.member
+        statement = Statement("rekey", *agreed, change(old.public, keys.public, nonce))
+        body = NewKey(str(keys), proof=statement.sign(keys), old_proof=statement.sign(old))
         self._send("PUT", "/member/key", msgspec.json.encode(body))
-        self.membership = replace(mine, key="" if keys is None else str(keys))
+        self.membership = replace(mine, key=str(keys))
         self._memberships.add(self.membership)
 
     def rotate(self) -> None:
         """Get a new token, and store it; the old one is not valid any more."""
         self._memberships.check_writable()
-        token = _token(self._client, f"{self._path}/member/token", None)
+        with _explained():
+            path = f"{self._path}/member/token"
+            token = self._client.ask("POST", path, None, NewToken).token
         self.membership = replace(self.membership, token=token)
         self._memberships.add(self.membership)
         self._client = Client(self.membership.address, token)
@@ -153,7 +150,8 @@ def enrol(
     address: str,
     invitation: Invitation | str,
     name: str | None = None,
-    keys: KeyPair | None = None,
+    *,
+    keys: KeyPair,
     accept: Callable[[Federation], None] | None = None,
 ) -> Membership:
     """Become a member of a federation at a hub, and store the token.
@@ -165,7 +163,7 @@ def enrol(
         invitation: What whoever runs the hub has sent.
         name: The name of the member: 1 to 48 bytes of UTF-8, without a slash. By default the one
             that the federation lists with this key, or else a random one.
-        keys: The key pair that signs the member's messages; None (default): they are not signed.
+        keys: The key pair that signs the member's messages.
         accept: Is called with the federation before anything is changed, unless this user is a
             member already. If it raises, nothing is changed.
 
@@ -180,13 +178,13 @@ def enrol(
             f"the invitation is for the federation {invited.name!r}, and the address names "
             f"{url.federation!r}: use the address {url.base}"
         )
-    key = "" if keys is None else str(keys)
+    key = str(keys)
     for membership in memberships.at(HubUrl(url.base, invited.name), name):
         if membership.agreed == invited.fingerprint:
             if membership.key != key:
                 raise ExchangeError(
                     f"you are the member {membership.member!r} of {membership.place} already, with "
-                    f"{membership.key or 'no key'}: run fedbo hub leave or fedbo hub rekey first"
+                    f"the key {membership.key}: run fedbo hub leave or fedbo hub rekey first"
                 )
             return membership
     client = Client(url)
@@ -195,18 +193,19 @@ def enrol(
         accept(federation)
     if name is None:
         listed = {key: member for member, key in federation.members.items()}
-        name = listed.get(b"" if keys is None else keys.public, f"site-{secrets.token_hex(4)}")
+        name = listed.get(keys.public, f"site-{secrets.token_hex(4)}")
     memberships.check_writable()
-    body = {"secret": invited.secret, "name": name}
-    if keys is not None:
-        agreed = invited.name, invited.fingerprint, name, hashed(invited.secret)
-        body |= {"key": key, "proof": Statement("enrol", *agreed).sign(keys)}
+    agreed = invited.name, invited.fingerprint, name, hashed(invited.secret)
+    proof = Statement("enrol", *agreed).sign(keys)
+    body = NewMember(invited.secret, name=name, key=key, proof=proof)
+    with _explained():
+        token = client.ask("POST", "/v1/members", body, Enrolled, most=_MOST_FILE).token
     membership = Membership(
         address=url.base,
         federation=invited.name,
         fingerprint=str(invited.fingerprint),
         member=name,
-        token=_token(client, "/v1/members", body),
+        token=token,
         key=key,
     )
     memberships.add(membership)
@@ -215,8 +214,8 @@ def enrol(
 
 def _open(client: Client, invited: Invitation) -> Federation:
     """Return the federation at the hub; a ValueError if the invitation is for another one."""
-    body = {"secret": invited.secret, "name": invited.name}
-    opened = client.ask("POST", "/v1/invitations/open", body, _Opened, most=_MOST_FILE)
+    body = Secrets(invited.secret, invited.name)
+    opened = client.ask("POST", "/v1/invitations/open", body, FederationFile, most=_MOST_FILE)
     if opened.federation != invited.name:
         raise client.strange("it opens another invitation than was given")
     federation = _read_federation(client.url.base, opened.file)
@@ -228,10 +227,11 @@ def _open(client: Client, invited: Invitation) -> Federation:
     return federation
 
 
-def _token(client: Client, path: str, body: object) -> str:
-    """Ask for a token, once: the hub makes another one each time."""
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Say what follows if an answer with a token is lost: the hub shows a token once."""
     try:
-        return client.ask("POST", path, body, _Token, once=True).token
+        yield
     except (HubRefused, NotSent):
         raise
     except ExchangeError as error:

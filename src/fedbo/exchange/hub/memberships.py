@@ -16,6 +16,7 @@ import msgspec
 
 from fedbo import files
 from fedbo.exchange.errors import ExchangeError, failing
+from fedbo.exchange.hub.wire import Token
 from fedbo.files import Lock, alone
 from fedbo.message import Fingerprint
 from fedbo.outside import printable, shortened
@@ -30,9 +31,6 @@ _ADDRESS = re.compile(
 )
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_ADDRESS = 500  # characters
-
-#: The token of a member; a header of HTTP can have it.
-Token = Annotated[str, msgspec.Meta(pattern=r"\Afedbo-m-[A-Za-z0-9_-]{43}\Z")]
 
 
 def check_name(name: str) -> str:
@@ -126,14 +124,14 @@ class Invitation(NamedTuple):
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of a federation at a hub, as this user: the key is empty if it does not sign."""
+    """A member of a federation at a hub, as this user."""
 
     address: str  # of the hub, without the name of the federation
     federation: Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME.pattern}\Z")]
     fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{8}(-[0-9a-f]{8}){3}\Z")]
     member: str
     token: Token
-    key: Annotated[str, msgspec.Meta(pattern=r"\A(ed25519:[A-Za-z0-9_-]{43})?\Z")] = ""
+    key: Annotated[str, msgspec.Meta(pattern=r"\Aed25519:[A-Za-z0-9_-]{43}\Z")]
 
     def __repr__(self) -> str:
         return f"Membership({self.member!r} of {self.place}, token not shown)"

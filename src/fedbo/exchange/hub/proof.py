@@ -2,7 +2,7 @@
 
 Everybody may know a public key: a federation file lists those of its members. So whoever enrols
 with a key, or changes its key, signs a statement with it. The statement has a hash of the secret of
-the invitation, or of the member's token: the signature is of no use with another one.
+the invitation, or of both keys and a nonce of the hub: the signature is of no use with another one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fedbo.identity.keys import KeyPair, is_signed
-
-#: Hexadecimal digits of a proof.
-PROOF_DIGITS = 128
 
 
 class Statement(NamedTuple):
@@ -34,7 +31,7 @@ class Statement(NamedTuple):
     federation: str  # its name at the hub
     fingerprint: bytes
     member: str
-    hashed: bytes  # what `hashed` returns for the invitation's secret, or for the member's token
+    hashed: bytes  # what `hashed` returns for the invitation's secret, or `change` for new keys
 
     def sign(self, keys: KeyPair) -> str:
         """Return the proof that this member has these keys."""
@@ -51,6 +48,14 @@ class Statement(NamedTuple):
     def _encode(self) -> bytes:
         parts = (self.federation, bytes(self.fingerprint), self.member, self.hashed)
         return f"fedbo hub {self.purpose} 1\n".encode() + msgspec.msgpack.encode(parts)
+
+
+def change(old: bytes, new: bytes, nonce: bytes) -> bytes:
+    """Return the hash of a change of keys, which both sign, with a nonce that the hub gives once.
+
+    So who has seen an earlier change cannot repeat it.
+    """
+    return hashlib.sha256(old + new + nonce).digest()
 
 
 def hashed(secret: str) -> bytes:

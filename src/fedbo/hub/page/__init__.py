@@ -33,7 +33,7 @@ from fedbo.hub.records import (
     Members,
     ReleaseLedger,
 )
-from fedbo.hub.routes import Name, Question
+from fedbo.hub.routes import Name
 
 #: How many members one answer lists.
 MOST_MEMBERS = 200
@@ -57,7 +57,7 @@ def docs() -> Response:
     return FileResponse(_FOLDER / "docs.html")
 
 
-class LogIn(Question):
+class LogIn(BaseModel, extra="forbid"):
     """What is needed to log in."""
 
     token: str = Field(description="The token of a member.", max_length=200)

@@ -27,6 +27,7 @@ from fedbo.hub.store.members import enrol as enrol
 from fedbo.hub.store.members import find_member as find_member
 from fedbo.hub.store.members import leave as leave
 from fedbo.hub.store.members import members as members
+from fedbo.hub.store.members import new_nonce as new_nonce
 from fedbo.hub.store.members import rekey as rekey
 from fedbo.hub.store.members import remove as remove
 from fedbo.hub.store.members import revoke as revoke
@@ -35,7 +36,6 @@ from fedbo.hub.store.members import update_federation as update_federation
 from fedbo.hub.store.messages import fetch as fetch
 from fedbo.hub.store.messages import listed as listed
 from fedbo.hub.store.messages import publish as publish
-from fedbo.hub.store.messages import withdraw as withdraw
 from fedbo.hub.store.releases import due_releases as due_releases
 from fedbo.hub.store.releases import ledger as ledger
 from fedbo.hub.store.releases import make_due_release as make_due_release

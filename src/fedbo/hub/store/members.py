@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -51,7 +52,7 @@ _COLUMNS = (
 )
 
 
-def enrol(connection: Connection, secret: str, name: str, key: bytes | None = None) -> Enrolled:
+def enrol(connection: Connection, secret: str, name: str, key: bytes) -> Enrolled:
     """Make a new member of the federation that a secret invites to, which uses it up by one."""
     number, row = open_invitation(connection, secret, is_locked=True)
     check_member(name)
@@ -114,17 +115,39 @@ def rotate(connection: Connection, caller: Caller) -> str:
     return token
 
 
-def rekey(connection: Connection, caller: Caller, key: bytes | None) -> None:
-    """Give a member another key, or none. Messages signed with the old one are taken back."""
+def rekey(
+    connection: Connection, caller: Caller, key: bytes, prove: Callable[[bytes], None]
+) -> None:
+    """Give a member another key. Messages signed with the old one are taken back.
+
+    Args:
+        connection: In a transaction that writes.
+        caller: The member.
+        key: Its new key.
+        prove: Raises `Refused` unless both keys have signed the change with this nonce.
+    """
     row = _locked(connection, caller)
-    if (key or b"") == caller.key:
+    own = member.c.id == caller.id
+    nonce = connection.execute(select(member.c.nonce).where(own)).scalar_one()
+    if nonce is None:
+        raise Refused("wrong-request", "a change of the key begins with POST of /member/key")
+    prove(bytes(nonce))
+    connection.execute(update(member).where(own).values(nonce=None))
+    if key == caller.key:
         return
     _check_key(connection, row, caller.name, key)
-    connection.execute(update(member).where(member.c.id == caller.id).values(key=key))
+    connection.execute(update(member).where(own).values(key=key))
     _take_back(connection, row, caller.id)
-    detail = {"key": _shown(key)}
     whose = {"actor": caller.name, "subject": caller.name}
-    record(connection, "rekeyed", federation=row.name, detail=detail, **whose)
+    record(connection, "rekeyed", federation=row.name, detail={"key": _shown(key)}, **whose)
+
+
+def new_nonce(connection: Connection, caller: Caller) -> bytes:
+    """Return a new nonce for a change of a member's key."""
+    check_still(connection, caller)
+    nonce = secrets.token_bytes(16)
+    connection.execute(update(member).where(member.c.id == caller.id).values(nonce=nonce))
+    return nonce
 
 
 def leave(connection: Connection, caller: Caller) -> None:
@@ -284,20 +307,19 @@ def _check_free(agreed: Federation, name: str) -> None:
         )
 
 
-def _check_key(connection: Connection, row: FederationRow, name: str, key: bytes | None) -> None:
+def _check_key(connection: Connection, row: FederationRow, name: str, key: bytes) -> None:
     """Check, in a federation that is locked, that a name may have a key that is new to it."""
-    if key is not None:
-        try:
-            parse_key(key_text(key))
-        except ValueError as error:
-            raise Refused("wrong-key", str(error)) from None
-        taken = select(member.c.name).where(member.c.federation == row.id, member.c.key == key)
-        if connection.execute(taken).first():
-            raise Refused(
-                "key-taken",
-                f"a member of {row.name!r} has the key {key_text(key)} already, and each member "
-                "needs a key of its own: go on as that member, or use another key",
-            )
+    try:
+        parse_key(key_text(key))
+    except ValueError as error:
+        raise Refused("wrong-key", str(error)) from None
+    taken = select(member.c.name).where(member.c.federation == row.id, member.c.key == key)
+    if connection.execute(taken).first():
+        raise Refused(
+            "key-taken",
+            f"a member of {row.name!r} has the key {key_text(key)} already, and each member "
+            "needs a key of its own: go on as that member, or use another key",
+        )
     if not (members := row.agreed.members):
         return
     if (listed := members.get(name)) is None:
@@ -307,11 +329,11 @@ def _check_key(connection: Connection, row: FederationRow, name: str, key: bytes
             "operator to add your name and key",
         )
     if key != listed:
-        given = "without a key" if key is None else f"with the key {key_text(key)}"
         raise Refused(
             "wrong-key",
             f"the federation file lists {name!r} with the key {key_text(listed)}, and you come "
-            f"{given}: use the listed key, or ask the operator to change the list",
+            f"with the key {key_text(key)}: use the listed key, or ask the operator to change the "
+            "list",
         )
 
 

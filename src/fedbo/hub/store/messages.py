@@ -1,20 +1,8 @@
-"""Messages: what becomes of those that are published, and which ones are handed out.
+"""Messages: which one of each agent is kept, and which ones are handed out.
 
-What becomes of a message or a withdrawal depends on the row of the federation, sender and key:
-
-======================  ==========================================================
-the row                 a message is handed out if
-======================  ==========================================================
-there is none           always
-has a message           its sequence is larger; the same message again is a retry
-has a withdrawal        its sequence is larger
-is empty                its sequence is larger, or it is not signed
-======================  ==========================================================
-
-A row is empty if its message was deleted: its member has left, or has another key. Whoever kept a
-signed message cannot put it back. Without a signature anyone can write a message with a larger
-sequence, so the sequence of an empty row protects nobody there, and a study that has withdrawn may
-publish the same message again.
+There is one row for each federation, sender and key, and `fedbo.exchange.latest.latest` decides
+what counts of it and of what comes. A row is empty if its message was deleted: its member has left,
+or has another key. Its sequence stays, so that nobody can put back what was there.
 """
 
 from __future__ import annotations
@@ -27,8 +15,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, exists, func, insert, select, update
 
 from fedbo.exchange.hub.wire import ANSWER_BYTES, Handed, Listed, News
+from fedbo.exchange.latest import latest
 from fedbo.hub.problems import Refused
-from fedbo.hub.store.members import take_back_messages
 from fedbo.hub.store.schema import hub, member, message, release
 from fedbo.hub.store.transaction import (
     Caller,
@@ -40,7 +28,7 @@ from fedbo.hub.store.transaction import (
     record,
     take_cursors,
 )
-from fedbo.message import MOST_PEERS, Message, Withdrawal
+from fedbo.message import MOST_PEERS, Message, Withdrawal, read
 from fedbo.message.signed import MOST_AGENTS
 
 #: How many names the agents of one member may have had, withdrawn messages included. A name counts
@@ -58,11 +46,10 @@ def publish(
     It was checked that it fits the federation, and that the caller is the sender.
 
     Returns:
-        For a message, whether it is handed out now; for a withdrawal, whether there was a message.
+        Whether exactly this is now what counts of its agent.
     """
     place = lock_federation(connection, caller.federation)
     check_still(connection, caller)
-    is_message = isinstance(signed, Message)
     own = and_(
         message.c.federation == place.id,
         message.c.sender == signed.sender,
@@ -71,12 +58,13 @@ def publish(
     columns = message.c.id, message.c.sequence, message.c.is_out, message.c.content
     row = connection.execute(select(*columns).where(own)).first()
     was_out = row is not None and row.is_out
-    is_free = row is None or not (row.content or signed.key)
-    if row is not None and not is_free and signed.sequence <= row.sequence:
-        if is_message:
-            return was_out and row.content == content
-        if not was_out or signed.sequence < row.sequence:
-            return False
+    if row is not None and row.content:
+        before = read(bytes(row.content))
+        (counting,) = latest([before, signed]).values()
+        if counting == before:
+            return before == signed
+    elif row is not None and signed.sequence <= row.sequence:
+        return False
     if not was_out:
         _check_agents(connection, caller, signed, len(content))
     (cursor,) = take_cursors(connection, place.id)
@@ -84,7 +72,7 @@ def publish(
         "member": caller.id,
         "sequence": signed.sequence,
         "t_n": signed.t_n if isinstance(signed, Message) else 0,
-        "is_out": is_message,
+        "is_out": isinstance(signed, Message),
         "content": content,
         "cursor": cursor,
         "changed": time.time(),
@@ -97,35 +85,13 @@ def publish(
     note_seen(connection, caller)
     record(
         connection,
-        "published" if is_message else "withdrew",
+        "published" if isinstance(signed, Message) else "withdrew",
         actor=caller.name,
         federation=place.name,
         subject=signed.sender,
         detail={"sequence": signed.sequence, "bytes": len(content)},
     )
-    return is_message or was_out
-
-
-def withdraw(connection: Connection, caller: Caller, sender: str) -> bool:
-    """Withdraw an unsigned message; return whether there was one."""
-    place = lock_federation(connection, caller.federation)
-    check_still(connection, caller)
-    own = select(message.c.id, message.c.sequence).where(
-        message.c.member == caller.id, message.c.sender == sender, message.c.is_out
-    )
-    rows = connection.execute(own).all()
-    take_back_messages(connection, place.id, [row.id for row in rows])
-    for row in rows:
-        detail = {"sequence": row.sequence}
-        record(
-            connection,
-            "withdrew",
-            actor=caller.name,
-            federation=place.name,
-            subject=sender,
-            detail=detail,
-        )
-    return bool(rows)
+    return True
 
 
 def fetch(connection: Connection, federation_id: int, cursor: str) -> News:

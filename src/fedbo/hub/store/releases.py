@@ -53,13 +53,11 @@ def make_release(
     *,
     actor: str,
     number: int | None = None,
-    keys: KeyPair | None = None,
+    keys: KeyPair,
 ) -> ReleaseInfo:
     """Make the next release of a federation, from the contributions of its members.
 
-    Whoever asks for the same number twice gets one release; by default, it is the next number.
-    Without keys, the release is not signed.
-    """
+    Whoever asks for the same number twice gets one release; by default, it is the next number."""
     row = lock_federation(connection, name)
     plan = _plan(row)
     if row.is_restored:
@@ -89,7 +87,7 @@ def make_release(
 
 
 def make_due_release(
-    connection: Connection, federation_id: int, *, keys: KeyPair | None = None
+    connection: Connection, federation_id: int, *, keys: KeyPair
 ) -> ReleaseInfo | None:
     """Make the next release of a federation if its plan asks for it now; None if it does not."""
     row = lock_federation(connection, federation_id)
@@ -170,7 +168,7 @@ def _make(
     row: FederationRow,
     chosen: list[Message],
     actor: str,
-    keys: KeyPair | None,
+    keys: KeyPair,
 ) -> ReleaseInfo:
     """Make a release within the plan, and record it in the same transaction."""
     contents = [each.content for each in _rows(connection, row)]

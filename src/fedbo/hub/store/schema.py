@@ -82,7 +82,8 @@ member = Table(
     Column("id", _Id, primary_key=True),
     Column("federation", ForeignKey("federation.id"), nullable=False),
     Column("name", String(64), nullable=False),
-    Column("key", LargeBinary),  # the public key that signs its messages; NULL: they are unsigned
+    Column("key", LargeBinary, nullable=False),  # the public key that signs its messages
+    Column("nonce", LargeBinary),  # that the next change of the key has to name; NULL: none
     Column("token", LargeBinary, unique=True),  # its hash; NULL: revoked
     Column("joined", _Time, nullable=False),
     Column("seen", _Time, nullable=False),
@@ -109,7 +110,7 @@ message = Table(
     Column("federation", ForeignKey("federation.id"), nullable=False),
     Column("member", ForeignKey("member.id"), index=True),  # NULL: the member has left
     Column("sender", String(64), nullable=False),
-    Column("key", LargeBinary, nullable=False),  # empty if unsigned
+    Column("key", LargeBinary, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("t_n", BigInteger, nullable=False),  # observations behind the message
     Column("is_out", Boolean, nullable=False),  # False: it was withdrawn or removed

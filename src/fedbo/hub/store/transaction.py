@@ -67,7 +67,7 @@ class Caller(NamedTuple):
     federation: int
     federation_name: str
     is_suspended: bool
-    key: bytes  # empty if its messages are not signed
+    key: bytes  # that signs its messages
     seen: float
 
 

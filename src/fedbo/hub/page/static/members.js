@@ -50,7 +50,7 @@ function line(row, me) {
     trials: [count(row.trials)],
     messages: [count(row.messages)],
     bytes: [bytes(row.bytes)],
-    key: [h("code", { title: row.key }, row.key ? shortKey(row.key) : "unsigned")],
+    key: [h("code", { title: row.key }, shortKey(row.key))],
   };
   const cells = COLUMNS.map(({ id, label, number }) => {
     const is = id === "name" ? { tag: "th", scope: "row", role: "rowheader" } : { tag: "td", role: "cell" };
