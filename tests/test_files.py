@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedbo import files
-from fedbo.files import FileRefused, alone
+from fedbo.errors import FileRefused
+from fedbo.files import alone
 
 
 def mode(path: Path) -> int:

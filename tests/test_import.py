@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,20 @@ def test_every_name_is_there_when_it_is_asked_for() -> None:
     assert {*fedbo.__all__} <= {*dir(fedbo)}
     with pytest.raises(AttributeError, match="module 'fedbo' has no attribute 'Agents'"):
         fedbo.Agents  # noqa: B018
+
+
+def test_every_error_of_fedbo_is_in_one_tree() -> None:
+    """But for those that never leave fedbo, and warnings."""
+    inside = {"Refused", "StudyChanged", "SiteBusy", "TrialsFailed"}
+    source = Path(fedbo.__file__).parent
+    names = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for path in source.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    own = {name for name, bases in names.items() if bases & {"ValueError", "OSError", "Exception"}}
+    roots = {name for name in own - inside if "FedboError" not in names[name]}
+    assert roots == {"FedboError"}
+    for name in ("MessageRefused", "FileRefused", "FederationMismatch"):
+        assert issubclass(getattr(fedbo, name), fedbo.FedboError)

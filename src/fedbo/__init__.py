@@ -9,9 +9,9 @@ they need, are loaded at their first use: a hub has no use for them.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fedbo.federation import Federation, FederationMismatch
-from fedbo.files import FileRefused
-from fedbo.message import Message, MessageRefused
+from fedbo.errors import FedboError, FederationMismatch, FileRefused, MessageRefused
+from fedbo.federation import Federation
+from fedbo.message import Message
 from fedbo.space import Categorical, Float, Int, Space
 from fedbo.table import Table
 from fedbo.version import __version__
@@ -52,6 +52,7 @@ __all__ = [
     "TS",
     "Agent",
     "Categorical",
+    "FedboError",
     "Federation",
     "FederationMismatch",
     "FileRefused",

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from fedbo.errors import FileRefused
+
 if sys.platform != "win32":
     import fcntl
 
@@ -29,10 +31,6 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NOT_ON_DISK = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
-
-
-class FileRefused(ValueError):
-    """A file is not what it should be; the text says why. The file is left as it was."""
 
 
 def write(

@@ -32,7 +32,8 @@ import numpy as np
 
 from fedbo.agent.agent import Agent
 from fedbo.agent.trial import Trial
-from fedbo.federation.federation import Federation, FederationMismatch
+from fedbo.errors import FederationMismatch
+from fedbo.federation.federation import Federation
 from fedbo.message import Heard, Message, Release
 from fedbo.privacy.budget import one_each
 from fedbo.privacy.noise import SECRET, Simulated, Source

@@ -9,15 +9,12 @@ import stat
 from pathlib import Path
 
 from fedbo.caller import warn
+from fedbo.errors import StateMissing
 
 VARIABLE = "FEDBO_STATE"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 _reported: set[Path] = set()  # folders that others can write to
-
-
-class StateMissing(OSError):
-    """There is no folder for the user's files; the text says what to do."""
 
 
 def state_folder() -> Path:

@@ -10,8 +10,8 @@ import pytest
 from cli.terminal import run, said
 
 from fedbo import RGPE, Agent, Federation, Float, Message, Policy
+from fedbo.errors import NotSent
 from fedbo.exchange import ExchangeError, HubExchange, Ledger, MemoryExchange
-from fedbo.exchange.errors import NotSent
 from fedbo.exchange.latest import Content
 from fedbo.message import Kind
 from fedbo.testing.keys import keys_of

@@ -14,6 +14,7 @@ import pytest
 from contracts.exchange import OTHERS, OURS, child, ended, heard, message, together, unwarned
 
 from fedbo import Federation
+from fedbo.errors import NotOurs
 from fedbo.exchange import (
     Entry,
     ExchangeError,
@@ -22,7 +23,6 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
-from fedbo.exchange.ledger import NotOurs
 from fedbo.message import Kind
 from fedbo.testing.keys import keys_of, new_keys
 from fedbo.testing.parties import PLANE

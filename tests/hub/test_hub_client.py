@@ -28,10 +28,10 @@ from contracts.exchange import (
 from contracts.liar import PROBLEM, Answer, Liar, Request, free_port
 
 from fedbo import Federation, Message
+from fedbo.errors import HubRefused, NotSent, StrangeAnswer
 from fedbo.exchange import ExchangeError, ExchangeWarning, Ledger
-from fedbo.exchange.errors import NotSent
 from fedbo.exchange.hub import client as client_module
-from fedbo.exchange.hub.client import Client, HubRefused, StrangeAnswer
+from fedbo.exchange.hub.client import Client
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships

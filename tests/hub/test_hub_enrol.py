@@ -11,8 +11,8 @@ from contracts.exchange import OTHERS, OURS, M, message, sequences, withdrawal
 from contracts.hub import HubProcess, Office
 
 from fedbo import Federation
+from fedbo.errors import HubRefused
 from fedbo.exchange import ExchangeError, exchange_at
-from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.testing.keys import keys_of, new_keys

@@ -22,8 +22,8 @@ from contracts.exchange import (
 from contracts.hub import HubProcess, OpenHub, new_postgresql
 from msgspec.structs import replace
 
+from fedbo.errors import HubRefused
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Identity, Ledger
-from fedbo.exchange.hub.client import HubRefused
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Memberships

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedbo import Federation, Float
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo.identity import KeyPair, Keyring, keyring
 from fedbo.identity.keyring import Reason
 from fedbo.message import Message, Withdrawal

@@ -13,6 +13,7 @@ from contracts.releases import contribution, released
 from msgspec.structs import replace
 
 import fedbo
+from fedbo.errors import MessageRefused
 from fedbo.exchange import ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
@@ -20,7 +21,6 @@ from fedbo.identity import KeyPair, Keyring
 from fedbo.message.inbox import BeliefInbox
 from fedbo.message.message import Kind
 from fedbo.message.release import Release
-from fedbo.message.signed import MessageRefused
 from fedbo.privacy import Plan
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.release import draws

@@ -17,6 +17,7 @@ from contracts.exchange import sequences
 from contracts.studies import FEDERATION, PATIENCE, inbox, peer, settle
 
 from fedbo import Federation
+from fedbo.errors import NotSent
 from fedbo.exchange import (
     Exchange,
     ExchangeWarning,
@@ -24,7 +25,6 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
-from fedbo.exchange.errors import NotSent
 from fedbo.exchange.latest import Content
 from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler

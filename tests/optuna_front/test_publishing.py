@@ -12,8 +12,8 @@ from contracts.studies import FEDERATION, run
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo import Federation, Float
+from fedbo.errors import NotSent
 from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger, MemoryExchange
-from fedbo.exchange.errors import NotSent
 from fedbo.exchange.latest import Content
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import due

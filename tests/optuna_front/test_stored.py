@@ -14,6 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from fedbo import Categorical, Federation, Float, Int, Message, Space
+from fedbo.errors import StorageRefused, StudyRefused
 from fedbo.exchange import (
     Exchange,
     ExchangeError,
@@ -24,8 +25,8 @@ from fedbo.exchange import (
 )
 from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
-from fedbo.optuna.stored import StoredStudy, StudyRefused
-from fedbo.optuna.studies import StorageRefused, existing, space_of
+from fedbo.optuna.stored import StoredStudy
+from fedbo.optuna.studies import existing, space_of
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -13,7 +13,7 @@ from cli.terminal import run
 from paper.real_data import folder_with
 from scipy.io import savemat
 
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo_paper.data import har, landmine
 
 DISTINCT = 50  # rows of made HAR tables before they repeat

@@ -13,7 +13,7 @@ import pytest
 from cli.terminal import run
 
 import fedbo
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo_paper.data import gleam
 from fedbo_paper.data.fetch import FetchFailed, download
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo_paper.data import gleam
 
 SENSORS = {  # as an archive may spell them, in the order of the channels

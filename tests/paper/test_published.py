@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo import files
+from fedbo import FileRefused
 from fedbo.table import Table
 from fedbo_paper.data import look
 from fedbo_paper.experiments.published import NAME, Published, beside, by_field
@@ -71,7 +71,7 @@ def test_a_file_that_is_not_what_it_should_be_is_refused(
 ) -> None:
     given = content(TS=[[0.8, 0.9]], FTS_M100=[[0.8, 0.9]])
     change(given)
-    with pytest.raises(files.FileRefused, match=said):
+    with pytest.raises(FileRefused, match=said):
         Published.load(written(tmp_path, given))
 
 

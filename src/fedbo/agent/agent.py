@@ -19,17 +19,17 @@ from fedbo.agent.outbox import Outbox, Recorder
 from fedbo.agent.settings import InitialPoints, Settings, Stream
 from fedbo.agent.trial import Account, History, Trial
 from fedbo.caller import warn
+from fedbo.errors import FileRefused, KeyRefused, MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.files import FileRefused
 from fedbo.identity.border import Trusted, open_all
 from fedbo.identity.border import open as open_message
 from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair, KeyRefused
+from fedbo.identity.keys import KeyPair
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
 from fedbo.message.message import MOST_PEERS, Heard, Message
 from fedbo.message.release import Release, draw_names
-from fedbo.message.signed import MOST_AGENTS, MessageRefused, check_name, member, parse_key
+from fedbo.message.signed import MOST_AGENTS, check_name, member, parse_key
 from fedbo.model.kernel import Array, one_thread
 from fedbo.model.surrogate import Surrogate
 from fedbo.policy.base import Policy, checked_query

@@ -25,12 +25,12 @@ import numpy as np
 
 from fedbo.agent.settings import Settings, Stream
 from fedbo.agent.trial import History
+from fedbo.errors import MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
 from fedbo.identity.keys import KeyPair
 from fedbo.message.message import Message
 from fedbo.message.release import Release
-from fedbo.message.signed import MessageRefused
 from fedbo.model.kernel import Array
 from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, saturated, summarise

@@ -17,9 +17,8 @@ import msgspec
 from fedbo import files
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Account, Trial
+from fedbo.errors import FileRefused, KeyRefused
 from fedbo.federation.federation import Federation
-from fedbo.files import FileRefused
-from fedbo.identity.keys import KeyRefused
 from fedbo.message.signed import check_name, key_text, parse_key
 from fedbo.model.kernel import kernel_named
 from fedbo.model.surrogate import SurrogateState

@@ -10,11 +10,12 @@ import typer
 
 from fedbo.cli import checks, screen
 from fedbo.cli.study import FederationFile, federation_at
-from fedbo.exchange import ExchangeError, FolderExchange, HubExchange, Ledger, exchange_at
+from fedbo.errors import ExchangeError, MessageRefused
+from fedbo.exchange import FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.federation import Federation
 from fedbo.identity import Border, KeyPair, Keyring
-from fedbo.message import Fingerprint, Heard, Message, MessageRefused
+from fedbo.message import Fingerprint, Heard, Message
 
 _FAULTS = 20  # shown
 _KEY = 20  # characters of a key that are shown

@@ -1,8 +1,9 @@
 """How messages travel: exchanges, their contract in `base`, and the ledger of what left."""
 
+from fedbo.errors import ExchangeError
 from fedbo.exchange.address import exchange_at
 from fedbo.exchange.base import Exchange, Holding, Identity
-from fedbo.exchange.errors import ExchangeError, ExchangeWarning
+from fedbo.exchange.errors import ExchangeWarning
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.ledger import Entry, Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from fedbo.exchange.errors import ExchangeError
+from fedbo.errors import ExchangeError
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.identity.keyring import Keyring

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from fedbo.exchange.errors import ExchangeError
+from fedbo.errors import ExchangeError
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring, Trusted

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fedbo.errors import ExchangeError
 from fedbo.exchange.base import Exchange
-from fedbo.exchange.errors import ExchangeError
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.identity.keys import KeyPair

@@ -6,7 +6,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from fedbo.files import FileRefused
+from fedbo.errors import ExchangeError, FileRefused
 
 _ADVICE = {
     errno.EACCES: "ask for permission to use it",
@@ -19,14 +19,6 @@ _ADVICE = {
     errno.ELOOP: "put a folder there instead",
     errno.ENOTDIR: "give the path of a folder",
 }
-
-
-class ExchangeError(OSError):
-    """A place cannot be reached; the text says what failed, why, and what to do."""
-
-
-class NotSent(ExchangeError):
-    """Nothing was sent, so that the place cannot have read anything."""
 
 
 class ExchangeWarning(UserWarning):

@@ -25,15 +25,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fedbo import files
+from fedbo.errors import ExchangeError, FileRefused, MessageRefused, NotSent
 from fedbo.exchange.base import Exchange, Holding
-from fedbo.exchange.errors import ExchangeError, NotSent, failing
+from fedbo.exchange.errors import failing
 from fedbo.exchange.hearing import Hearing, foreign
 from fedbo.exchange.latest import Content, latest
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
-from fedbo.files import FileRefused, Lock
+from fedbo.files import Lock
 from fedbo.identity import Keyring, Trusted, verify
-from fedbo.message import Fingerprint, Message, MessageRefused, Release, Withdrawal, read
+from fedbo.message import Fingerprint, Message, Release, Withdrawal, read
 from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fedbo.caller import warn
+from fedbo.errors import MessageRefused
 from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.exchange.latest import latest
 from fedbo.federation.federation import Federation
 from fedbo.identity import Border, Keyring, Trusted
-from fedbo.message import Message, MessageRefused, Release, Withdrawal
+from fedbo.message import Message, Release, Withdrawal
 from fedbo.outside import printable, shortened
 
 NAMED = 5  # things skipped that one fetch names; the rest are counted

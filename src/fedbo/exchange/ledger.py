@@ -29,8 +29,9 @@ from msgspec.structs import replace
 
 from fedbo import files
 from fedbo.caller import warn
+from fedbo.errors import ExchangeError, NotOurs, NotSent
 from fedbo.exchange.base import Exchange
-from fedbo.exchange.errors import ExchangeError, ExchangeWarning, NotSent, failing
+from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
 from fedbo.identity.keys import KeyPair
@@ -43,10 +44,6 @@ NAME = "ledger.jsonl"
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 _LONGEST = 2**27  # bytes of a line: enough for a belief with M = 5,000, in base64
-
-
-class NotOurs(ExchangeError):
-    """The message that should be withdrawn is another's; the text says whose."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,6 +1,7 @@
 """What agents agree on: the federation, its TOML file, and its privacy plan."""
 
-from fedbo.federation.federation import Federation, FederationMismatch
+from fedbo.errors import FederationMismatch
+from fedbo.federation.federation import Federation
 from fedbo.federation.plan import Plan
 
 __all__ = ["Federation", "FederationMismatch", "Plan"]

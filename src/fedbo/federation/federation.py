@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from fedbo import files
+from fedbo.errors import FederationMismatch, MessageRefused
 from fedbo.federation import file
 from fedbo.federation.calibration import noise_fault
 from fedbo.federation.plan import Plan
@@ -24,7 +25,6 @@ from fedbo.message.signed import (
     MOST_CELLS,
     MOST_COORDINATES,
     Fingerprint,
-    MessageRefused,
     Withdrawal,
     check_member,
     key_text,
@@ -51,10 +51,6 @@ _NOISE_LIMITS = (1e-10, 1e6)
 _KEYS = ("format", *_SETTINGS, "members", "privacy", "space")  # of the file
 _LONGEST = 600  # characters of an error, which may repeat anything that is in a file
 _BESIDE = 512  # bytes beside the numbers, or more: names, counters, the key and the signature
-
-
-class FederationMismatch(ValueError):
-    """Two federations differ; the text names the first difference."""
 
 
 class Federation:

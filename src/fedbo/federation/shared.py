@@ -11,12 +11,13 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbo.errors import MessageRefused
 from fedbo.federation.federation import Federation, refusal
 from fedbo.message.compact import Compact
 from fedbo.message.inbox import LEAST_EIGENVALUE, Held, Moments, held
 from fedbo.message.message import Contribution, Heard, Message
 from fedbo.message.release import COORDINATES, Release
-from fedbo.message.signed import MOST_CELLS, MessageRefused, Withdrawal
+from fedbo.message.signed import MOST_CELLS, Withdrawal
 from fedbo.model import summary
 from fedbo.model.features import POINTS, Basis, Features
 from fedbo.model.kernel import Array

@@ -11,15 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedbo.errors import BudgetSpent, MessageRefused
 from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
 from fedbo.identity import KeyPair, Keyring, NotTrusted, listed_keys, open
 from fedbo.identity.keyring import NAME, Reason
-from fedbo.message import Message, MessageRefused, Release
+from fedbo.message import Message, Release
 from fedbo.message.message import MOST_PEERS
-from fedbo.privacy.budget import BudgetSpent, is_due
+from fedbo.privacy.budget import is_due
 from fedbo.state import make_folder
 
 

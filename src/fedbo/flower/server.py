@@ -22,13 +22,12 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 from msgspec import Meta
 
-from fedbo.exchange import ExchangeError
+from fedbo.errors import ExchangeError, MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.flower import wire
 from fedbo.flower.folders import run_folder
 from fedbo.flower.mailbox import Mailbox
 from fedbo.flower.wire import log
-from fedbo.message import MessageRefused
 from fedbo.outside import printable, shortened
 
 _PAUSE = 0.25  # seconds between two looks for answers

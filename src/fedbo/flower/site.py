@@ -16,12 +16,13 @@ from typing import Any
 
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
+from fedbo.errors import MessageRefused
 from fedbo.exchange import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.files import alone
 from fedbo.flower.wire import log
 from fedbo.identity import Border, KeyPair, listed_keys
-from fedbo.message import MessageRefused, Release, Withdrawal
+from fedbo.message import Release, Withdrawal
 from fedbo.policy import Policy
 from fedbo.space.axis import Value
 from fedbo.state import make_folder

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fedbo.errors import MessageRefused
 from fedbo.exchange.hub.wire import MEDIA_TYPE, Outcome, Wanted
 from fedbo.federation.federation import Federation
 from fedbo.hub import store
@@ -21,7 +22,7 @@ from fedbo.hub.routes import Name
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
 from fedbo.identity import verify
-from fedbo.message import Message, MessageRefused, Release, Withdrawal
+from fedbo.message import Message, Release, Withdrawal
 from fedbo.message.signed import SENDER_BYTES, key_text, member
 from fedbo.outside import shortened
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from fedbo.errors import MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.identity.keyring import Keyring, NotTrusted
 from fedbo.identity.keys import verify
-from fedbo.message import Heard, MessageRefused, Withdrawal
+from fedbo.message import Heard, Withdrawal
 
 Content = Heard | Withdrawal
 
@@ -44,7 +45,7 @@ def open(federation: Federation, keyring: Keyring | None, data: bytes | Heard) -
     'site-a'
     >>> open(federation, Keyring(), agent.message().encode())
     Traceback (most recent call last):
-    fedbo.message.signed.MessageRefused: message 1 of 'site-a' is not signed: ...
+    fedbo.errors.MessageRefused: message 1 of 'site-a' is not signed: ...
     """
     content = _read(federation, keyring, data)
     if keyring is not None:

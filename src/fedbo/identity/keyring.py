@@ -24,12 +24,13 @@ import msgspec
 
 from fedbo import files
 from fedbo.caller import warn
+from fedbo.errors import FileRefused, KeyRefused, MessageRefused, StateMissing
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
-from fedbo.identity.keys import KeyPair, KeyRefused, own_keys
+from fedbo.identity.keys import KeyPair, own_keys
 from fedbo.message.release import Release
-from fedbo.message.signed import MessageRefused, Signed, Withdrawal, key_text, member, parse_key
-from fedbo.state import StateMissing, make_folder, state_folder
+from fedbo.message.signed import Signed, Withdrawal, key_text, member, parse_key
+from fedbo.state import make_folder, state_folder
 
 NAME = "known_keys.json"
 MOST = 200_000  # names, so that the file stays below its limit
@@ -359,7 +360,7 @@ class Keyring:
         except FileNotFoundError:
             held, version = _Known(), None
         except (ValueError, RecursionError) as error:
-            raise files.FileRefused(
+            raise FileRefused(
                 f"the list of known keys {self.path} cannot be used: {error}; restore a copy, or "
                 "remove it and check the keys of your peers again"
             ) from None

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from fedbo import files
-from fedbo.message.signed import KEY_BYTES, MessageRefused, Signed, is_weak, key_text
+from fedbo.errors import FileRefused, KeyRefused, MessageRefused
+from fedbo.message.signed import KEY_BYTES, Signed, is_weak, key_text
 from fedbo.state import make_folder, state_folder
 
 if TYPE_CHECKING:
@@ -30,10 +31,6 @@ S = TypeVar("S", bound=Signed)
 NAME = "identity.pem"
 IMPORTED = "keys"
 _LARGEST = 10_000  # bytes of a key file
-
-
-class KeyRefused(ValueError):
-    """A key cannot be used; the text says why, and what to do."""
 
 
 class KeyPair:
@@ -148,7 +145,7 @@ class KeyPair:
 
         try:
             data = files.read(path, _LARGEST)
-        except files.FileRefused:
+        except FileRefused:
             data = b""
         if private and os.name == "posix" and path.stat().st_mode & 0o077:
             raise KeyRefused(

@@ -27,13 +27,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.message.signed import (
-    MOST_CELLS,
-    MOST_COORDINATES,
-    BasisDigest,
-    MessageRefused,
-    Wire,
-)
+from fedbo.errors import MessageRefused
+from fedbo.message.signed import MOST_CELLS, MOST_COORDINATES, BasisDigest, Wire
 
 #: Bits of a level, of which one is its sign, and of a count.
 BITS, COUNT_BITS = 4, 2

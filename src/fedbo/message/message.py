@@ -41,9 +41,10 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import ArrayLike, NDArray
 
+from fedbo.errors import MessageRefused
 from fedbo.message.compact import Compact, norm
 from fedbo.message.release import Release
-from fedbo.message.signed import BasisDigest, MessageRefused, Signed, Wire, Withdrawal, decoded
+from fedbo.message.signed import BasisDigest, Signed, Wire, Withdrawal, decoded
 
 #: What agents hand out to each other.
 Kind = Literal["compact", "weights", "belief"]

@@ -9,15 +9,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fedbo.errors import MessageRefused
 from fedbo.message import signed
-from fedbo.message.signed import (
-    DRAW,
-    MOST_CELLS,
-    BasisDigest,
-    MessageRefused,
-    Signed,
-    check_name,
-)
+from fedbo.message.signed import DRAW, MOST_CELLS, BasisDigest, Signed, check_name
 
 #: What a release protects: two federations are neighbours if one contribution of a member is
 #: replaced by an empty one.

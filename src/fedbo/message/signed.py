@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import msgspec
 from msgspec.structs import force_setattr
 
+from fedbo.errors import MessageRefused
 from fedbo.outside import shortened
 
 KEY_BYTES = 32
@@ -64,10 +65,6 @@ _WEAK = frozenset(
     )
 )
 _LONGEST = 200  # characters of a reason that may quote what was received
-
-
-class MessageRefused(ValueError):
-    """A message cannot be used; the text says which rule it breaks."""
 
 
 class Fingerprint(bytes):

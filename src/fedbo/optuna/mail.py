@@ -23,8 +23,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fedbo import caller
 from fedbo.agent import Agent
-from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
-from fedbo.exchange.hub.client import HubRefused
+from fedbo.errors import ExchangeError, HubRefused
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring, Trusted

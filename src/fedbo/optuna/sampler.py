@@ -37,8 +37,9 @@ from optuna.trial import FrozenTrial, TrialState
 from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
+from fedbo.errors import FederationMismatch
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
-from fedbo.federation.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Message
 from fedbo.optuna import private

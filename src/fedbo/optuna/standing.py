@@ -11,10 +11,10 @@ import shlex
 from typing import NamedTuple
 
 from fedbo.caller import warn
-from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning, Ledger
-from fedbo.exchange.ledger import NotOurs
+from fedbo.errors import ExchangeError, KeyRefused, NotOurs
+from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, KeyRefused, Keyring, listed_keys
+from fedbo.identity import KeyPair, Keyring, listed_keys
 from fedbo.message.signed import SENDER_BYTES, member, parse_key
 from fedbo.optuna.study import StudyAgent, StudyRecord, write_key
 

@@ -15,8 +15,9 @@ from optuna.trial import FrozenTrial
 from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
+from fedbo.errors import FederationMismatch, StudyRefused
 from fedbo.exchange import Exchange, Ledger
-from fedbo.federation.federation import Federation, FederationMismatch
+from fedbo.federation.federation import Federation
 from fedbo.identity import Keyring
 from fedbo.message import Kind, Message
 from fedbo.optuna import standing
@@ -30,10 +31,6 @@ _POLICIES: dict[Kind, type[Policy]] = {
     "weights": TipsThenPool,
     "belief": RGPE,
 }
-
-
-class StudyRefused(ValueError):
-    """A study has nothing to publish, to withdraw or to explain; the text says why."""
 
 
 class Published(NamedTuple):

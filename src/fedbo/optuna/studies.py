@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from fedbo.errors import StorageRefused
 from fedbo.optuna.distributions import describe, parameter_of
 from fedbo.outside import without_password
 from fedbo.space import Parameter, Space
@@ -25,10 +26,6 @@ from fedbo.space import Parameter, Space
 _LOCKED = 60.0  # seconds to wait for SQLite while other processes write
 _JOURNAL = "journal:"
 _SQLITE = b"SQLite format 3"  # the beginning of its files
-
-
-class StorageRefused(ValueError):
-    """A storage or a study cannot be opened."""
 
 
 def existing(storage: str, name: str) -> optuna.Study:

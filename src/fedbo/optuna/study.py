@@ -30,7 +30,8 @@ from fedbo import caller
 from fedbo.agent.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
-from fedbo.federation.federation import Federation, FederationMismatch
+from fedbo.errors import FederationMismatch
+from fedbo.federation.federation import Federation
 from fedbo.identity import KeyPair, Keyring, Trusted
 from fedbo.message import Message, Release
 from fedbo.optuna import private

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from fedbo.errors import BudgetSpent, KeyRefused
 from fedbo.federation.federation import Federation
-from fedbo.identity.keys import KeyPair, KeyRefused
+from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Release
 from fedbo.message.signed import key_text, member
 from fedbo.privacy.noise import SECRET, Source
@@ -21,10 +22,6 @@ from fedbo.privacy.release import composed, noisy
 from fedbo.privacy.statement import statement
 
 _DAY = 86400.0
-
-
-class BudgetSpent(ValueError):
-    """A release would break the privacy plan; the text says what was released."""
 
 
 def one_each(federation: Federation, messages: Iterable[Message]) -> list[Message]:
@@ -156,7 +153,7 @@ def next_release(
     (1, 20)
     >>> next_release(federation, [release], [None] * 20, keys=keys)
     Traceback (most recent call last):
-    fedbo.privacy.budget.BudgetSpent: all planned releases were made...
+    fedbo.errors.BudgetSpent: all planned releases were made...
     """
     contributed = [message for message in contributions if message is not None]
     counts = Counter(name for message in contributed for name in _member(message))

@@ -12,9 +12,10 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 
+from fedbo.errors import MessageRefused
 from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.message import Kind, MessageRefused, read
+from fedbo.message import Kind, read
 from fedbo.testing.keys import keys_of
 from fedbo.testing.parties import M, messages
 

@@ -18,10 +18,10 @@ import threadpoolctl  # type: ignore[import-untyped]
 from fedbo.agent import Agent
 from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
+from fedbo.errors import FileRefused, MessageRefused
 from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.files import FileRefused
-from fedbo.message import Kind, MessageRefused
+from fedbo.message import Kind
 from fedbo.model.surrogate import SurrogateSettings
 from fedbo.policy import Policy, Query, Source
 from fedbo.space import Direction, Space

@@ -47,7 +47,7 @@ def status(folder: _Folder = None) -> None:
 
 def _state(name: str, data_set: DataSet, folder: Path | None) -> tuple[list[str], str]:
     """Return the cells of a data set in the table, and a remark to print below it."""
-    from fedbo.files import FileRefused
+    from fedbo.errors import FileRefused
     from fedbo_paper.data import MissingData, look
 
     try:
@@ -67,7 +67,7 @@ def fetch(
     folder: _Folder = None,
 ) -> None:
     """Download a data set from the address in the paper, and verify it."""
-    from fedbo.files import FileRefused
+    from fedbo.errors import FileRefused
     from fedbo_paper.data import DATA_SETS, folders, look
 
     if name not in DATA_SETS:

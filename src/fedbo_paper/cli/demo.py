@@ -41,7 +41,7 @@ def demo(
     from rich.text import Text
 
     from fedbo.cli.screen import say
-    from fedbo.exchange import ExchangeError
+    from fedbo.errors import ExchangeError
     from fedbo_paper.demo import figure, hub, screen
     from fedbo_paper.demo.demo import Demo
     from fedbo_paper.demo.outcome import Outcome

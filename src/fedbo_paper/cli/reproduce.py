@@ -202,7 +202,7 @@ def _run(
     """Work with a progress bar; end the program with a sentence if it cannot be done."""
     from concurrent.futures import BrokenExecutor
 
-    from fedbo.files import FileRefused
+    from fedbo.errors import FileRefused
     from fedbo_paper.data import MissingData
     from fedbo_paper.harness import workers
 

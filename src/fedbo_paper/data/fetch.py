@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from fedbo import __version__
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 18

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo_paper.data.places import Arrays, find, kept, read_arrays
 from fedbo_paper.data.samples import Samples, by_owner
 

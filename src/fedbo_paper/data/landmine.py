@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo.files import FileRefused
+from fedbo.errors import FileRefused
 from fedbo_paper.data.places import find
 from fedbo_paper.data.samples import Samples
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_path
 
 from fedbo import files
+from fedbo.errors import FileRefused
 
 VARIABLE = "FEDBO_DATA"
 
@@ -104,6 +105,6 @@ def read_arrays(path: Path) -> Arrays:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise files.FileRefused(
+        raise FileRefused(
             f"{path} is damaged, or not an .npz file: {error}; delete it, and fetch the data again"
         ) from None

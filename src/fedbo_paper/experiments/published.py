@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbo import files
+from fedbo.errors import FileRefused
 from fedbo.space.axis import Value
 from fedbo.table import Cell, Table
 from fedbo_paper.data import look
@@ -92,7 +92,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise files.FileRefused(
+            raise FileRefused(
                 f"{path} does not hold the published landmine runs: {error}; replace it with a "
                 "complete copy, or remove it to run without the comparison"
             ) from None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from fedbo.exchange.errors import ExchangeError, NotSent
+from fedbo.errors import ExchangeError, HubRefused, NotSent, StrangeAnswer
 from fedbo.exchange.hub.memberships import HubUrl
 from fedbo.exchange.hub.wire import PROBLEM_TYPE, Problem
 from fedbo.files import Lock
@@ -45,18 +45,6 @@ _WRONG_TOKEN = (
 )
 
 _sleep = time.sleep
-
-
-class HubRefused(ExchangeError):
-    """A hub has refused a request, and has done nothing; the text and the slug say why."""
-
-    def __init__(self, text: str, slug: str = "") -> None:
-        super().__init__(text)
-        self.slug = slug
-
-
-class StrangeAnswer(ExchangeError):
-    """This is not the answer of a fedbo hub; the text says what is wrong with it."""
 
 
 class Client:

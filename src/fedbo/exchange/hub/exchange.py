@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from fedbo.errors import MessageRefused, NotSent
 from fedbo.exchange.base import Exchange, Holding, Identity
-from fedbo.exchange.errors import NotSent
 from fedbo.exchange.folder import LISTED
 from fedbo.exchange.hearing import Hearing
 from fedbo.exchange.hub.member import Member
@@ -18,7 +18,7 @@ from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
 from fedbo.identity import Keyring, Trusted
-from fedbo.message import Message, MessageRefused, Release, Withdrawal, read
+from fedbo.message import Message, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
 from fedbo.message.signed import member as member_of
 

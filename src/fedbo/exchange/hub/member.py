@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fedbo.exchange.errors import ExchangeError, NotSent
-from fedbo.exchange.hub.client import Client, HubRefused
+from fedbo.errors import ExchangeError, HubRefused, NotSent
+from fedbo.exchange.hub.client import Client
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Membership, Memberships
 from fedbo.exchange.hub.proof import Statement, change, hashed
 from fedbo.exchange.hub.wire import (

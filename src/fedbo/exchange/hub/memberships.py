@@ -15,7 +15,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from fedbo import files
-from fedbo.exchange.errors import ExchangeError, failing
+from fedbo.errors import ExchangeError
+from fedbo.exchange.errors import failing
 from fedbo.exchange.hub.wire import Token
 from fedbo.files import Lock, alone
 from fedbo.message import Fingerprint

@@ -6,10 +6,10 @@ everything before it changes anything: after a `fedbo.hub.problems.Refused` the 
 on with other work.
 """
 
+from fedbo.errors import HubError as HubError
 from fedbo.hub.store.audit import audit_lines as audit_lines
 from fedbo.hub.store.audit import latest_lines as latest_lines
 from fedbo.hub.store.audit import prune as prune
-from fedbo.hub.store.database import HubError as HubError
 from fedbo.hub.store.database import check_version as check_version
 from fedbo.hub.store.database import open_database as open_database
 from fedbo.hub.store.database import unusable as unusable

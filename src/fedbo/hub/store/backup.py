@@ -30,11 +30,11 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from fedbo import files
+from fedbo.errors import HubError
 from fedbo.hub.names import command_line
 from fedbo.hub.store import schema
 from fedbo.hub.store.database import (
     BACKUP,
-    HubError,
     check_version,
     new_generation,
     open_database,

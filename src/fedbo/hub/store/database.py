@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from fedbo.errors import HubError
 from fedbo.hub.store import schema
 from fedbo.hub.store.migrations import migrate
 from fedbo.hub.store.schema import VERSION
@@ -40,10 +41,6 @@ _BUSY = 30.0  # seconds that SQLite waits for a lock
 _CONNECT = 10  # seconds in which PostgreSQL must answer
 _THREADS = 40  # that may use a connection at once: as many as Starlette has
 _CREATING = 0x666564626F  # the lock of whoever creates the tables in PostgreSQL
-
-
-class HubError(RuntimeError):
-    """A hub cannot work with its database or a file; the text says why and what to do."""
 
 
 def open_database(

@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from fedbo.errors import BudgetSpent, KeyRefused
 from fedbo.federation.federation import Federation
 from fedbo.federation.plan import Plan
 from fedbo.hub.names import SCHEDULE
@@ -40,10 +41,10 @@ from fedbo.hub.store.transaction import (
     record,
     take_cursors,
 )
-from fedbo.identity import KeyPair, KeyRefused
+from fedbo.identity import KeyPair
 from fedbo.message import Message, Release
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
-from fedbo.privacy.budget import BudgetSpent, is_due, next_release, one_each
+from fedbo.privacy.budget import is_due, next_release, one_each
 from fedbo.privacy.release import composed, mechanisms
 
 
