@@ -5,7 +5,7 @@ PYTHON ?= $(or $(shell for p in python3 python3.14 python3.13 python3.12 python3
 
 TRANSFER = results/transfer
 OPTUNA_TESTS = PYTHONPATH=$(CURDIR)/.optuna4 .venv/bin/pytest -q -n auto --dist worksteal -m 'not slow' src/fedbo/optuna tests/optuna_front
-NEWEST_TESTS = $(addprefix tests/,hub exchange privacy optuna_front identity message federation)
+NEWEST_TESTS = $(addprefix tests/,hub exchange privacy optuna_front trust message federation)
 
 .PHONY: help demo lint test test-all test-flower test-newest chromium proxies wheel docs docs-serve bench house transfer clean
 

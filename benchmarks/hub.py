@@ -28,9 +28,9 @@ from fedbo.exchange.hub.memberships import Invitation
 from fedbo.exchange.hub.wire import MEDIA_TYPE, News, Wanted
 from fedbo.federation import Federation
 from fedbo.hub import store
-from fedbo.identity import KeyPair
 from fedbo.message import Message
 from fedbo.space import Float
+from fedbo.trust import KeyPair
 
 NAME = "load"  # of the federation
 FEDERATION = Federation({"x": Float(0, 1), "y": Float(0, 1)}, kind="weights")

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import FolderExchange, Ledger
-from fedbo.identity import KeyPair, Keyring
+from fedbo.trust import KeyPair, Keyring
 
 WEEKS = 20  # quick: 11
 LATER = 5  # quick: 2

@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 
 import fedbo
 from fedbo.exchange import HubExchange, Ledger
-from fedbo.identity import KeyPair, Keyring
+from fedbo.trust import KeyPair, Keyring
 
 TRIALS = 15  # quick: 5
 SEEDS = range(8)  # quick: range(1)

@@ -19,8 +19,8 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import Ledger
-from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Simulated, next_release, release, signal, statement
+from fedbo.trust import KeyPair
 
 MEMBERS = range(60)  # quick: range(12)
 NEWCOMERS = range(60, 70)  # quick: range(60, 61)

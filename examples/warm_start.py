@@ -18,9 +18,9 @@ from sklearn.svm import SVC
 
 import fedbo
 from fedbo.exchange import FolderExchange
-from fedbo.identity import Keyring
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy
+from fedbo.trust import Keyring
 
 PAST = 30  # quick: 10
 TRIALS = 12  # quick: 5

@@ -11,8 +11,8 @@ import pytest
 from contracts.exchange import message
 
 from fedbo.exchange import Ledger, MemoryExchange
-from fedbo.identity import KeyPair, Keyring
 from fedbo.state import state_folder
+from fedbo.trust import KeyPair, Keyring
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
 

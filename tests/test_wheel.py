@@ -19,7 +19,7 @@ CONSTRAINTS = ROOT / "constraints.txt"
 STUDIES = """
 import fedbo
 from fedbo.exchange import FolderExchange
-from fedbo.identity import KeyPair, Keyring
+from fedbo.trust import KeyPair, Keyring
 
 federation = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
 first, second = [

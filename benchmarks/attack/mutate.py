@@ -41,9 +41,9 @@ import numpy as np
 import rich
 
 import fedbo
-from fedbo.identity import KeyPair, Keyring, border
 from fedbo.message import Heard, Kind, Release, Withdrawal
 from fedbo.privacy import Plan, release
+from fedbo.trust import KeyPair, Keyring, border
 from fedbo_paper.harness.screen import table
 
 SPACE = {"x": fedbo.Float(0.0, 1.0), "y": fedbo.Float(0.0, 1.0)}

@@ -6,7 +6,7 @@
     ├── FileRefused             a file is damaged, or is something else
     ├── FederationMismatch      two federations differ
     ├── MessageRefused          a message cannot be used
-    │   └── NotTrusted          it is not its sender's (`fedbo.identity`)
+    │   └── NotTrusted          it is not its sender's (`fedbo.trust`)
     ├── KeyRefused              a key cannot be used
     ├── BudgetSpent             a release was not planned
     ├── StudyRefused            a study has nothing to publish, to withdraw or to explain

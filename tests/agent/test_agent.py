@@ -26,8 +26,8 @@ from fedbo import (
     TipsThenPool,
 )
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair
 from fedbo.message import Kind
+from fedbo.trust import KeyPair
 from fedbo_paper.preset import PaperSettings
 
 SPACE = {"C": Float(1e-4, 10, log=True), "gamma": Float(1e-2, 10, log=True)}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fedbo import Agent, Federation, FileRefused, Float, Message, MessageRefused
 from fedbo.agent import agent as module
 from fedbo.agent.agent import MOST_AGENTS
-from fedbo.identity import KeyPair, KeyRefused, Keyring
+from fedbo.trust import KeyPair, KeyRefused, Keyring
 
 ours = Federation({"x": Float(0, 1)}, features=5)
 

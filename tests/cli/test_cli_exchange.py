@@ -12,7 +12,7 @@ from cli.terminal import run, said
 from fedbo import Agent, Federation, Float, Int
 from fedbo.exchange import FolderExchange
 from fedbo.exchange.folder import name_of, seal
-from fedbo.identity import KeyPair, Keyring
+from fedbo.trust import KeyPair, Keyring
 
 OURS = Federation({"lr": Float(0, 1), "depth": Int(1, 8)})
 OTHERS = Federation({"lr": Float(0, 2), "depth": Int(1, 8)})

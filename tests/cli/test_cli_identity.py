@@ -9,7 +9,7 @@ import pytest
 from cli.terminal import said
 
 from fedbo import Federation, Float
-from fedbo.identity import KeyPair, Keyring
+from fedbo.trust import KeyPair, Keyring
 
 OTHER = KeyPair.generate()
 

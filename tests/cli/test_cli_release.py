@@ -12,8 +12,8 @@ from contracts.releases import contribution, released
 
 from fedbo import Federation, Float
 from fedbo.exchange import FolderExchange, Ledger
-from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Release, spent
+from fedbo.trust import KeyPair
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=2)
 OURS = Federation({"x": Float(0, 1)}, privacy=PLAN)

@@ -44,11 +44,11 @@ from fedbo import Federation, Message
 from fedbo.exchange import Exchange, ExchangeError, ExchangeWarning
 from fedbo.exchange.latest import Content
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair
 from fedbo.message import Kind, Withdrawal
 from fedbo.model.summary import quantise
 from fedbo.testing.keys import keys_of, new_keys
 from fedbo.testing.parties import LISTED, MIXED, PLANE
+from fedbo.trust import KeyPair
 
 #: The federations that messages were made for, by fingerprint.
 KNOWN: dict[bytes, Federation] = {}

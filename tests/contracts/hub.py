@@ -34,10 +34,10 @@ from fedbo.hub import store
 from fedbo.hub.names import command_line
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import schema
-from fedbo.identity import Trusted
 from fedbo.message import Withdrawal
 from fedbo.message.signed import key_text, member
 from fedbo.testing.keys import keys_of
+from fedbo.trust import Trusted
 
 SOURCE = str(Path(fedbo.__file__).parents[1])
 PATIENCE = 120.0  # seconds for anything on a busy machine

@@ -12,9 +12,9 @@ from fedbo import Federation, Float, Message
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
 from fedbo.hub.store import schema
-from fedbo.identity import KeyPair
 from fedbo.message import Withdrawal
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 ACTOR = "command line/test"
 GIVEN: dict[str, Any] = {"features": 8, "seed": 3, "kind": "weights"}

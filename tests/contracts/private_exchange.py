@@ -17,10 +17,10 @@ from fedbo import Agent
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair
 from fedbo.message import MessageRefused, Release
 from fedbo.privacy import Plan
 from fedbo.testing.keys import keys_of, new_keys
+from fedbo.trust import KeyPair
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)

@@ -10,9 +10,9 @@ import numpy as np
 from fedbo import Federation, Float, Message, Space
 from fedbo.exchange import Ledger
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair
 from fedbo.privacy import Plan, Release, Simulated, Source, next_release, release
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 LINE = {"x": Float(0, 1)}
 PLAN = Plan(epsilon=2.0, delta=1e-3)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import optuna
 
 from fedbo import Agent, Federation, Float, Message, Space
-from fedbo.identity import KeyPair
 from fedbo.optuna.study import StudyRecord, read_record
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 PATIENCE = 60.0  # seconds, for what takes none on a machine that is not busy
 FEDERATION = Federation(Space({"x": Float(0, 1)}, direction="minimize"), features=20)

@@ -38,9 +38,9 @@ from fedbo.exchange import (
     exchange_at,
 )
 from fedbo.exchange.folder import file_name, seal
-from fedbo.identity import Keyring
 from fedbo.message import Kind
 from fedbo.testing.keys import keys_of
+from fedbo.trust import Keyring
 
 
 class TestFolderExchange(ExchangeContract):
@@ -472,7 +472,7 @@ def test_what_has_not_changed_is_neither_read_nor_judged_again(
         os.utime(path, (past, past))
     before = exchange.fetch(OURS)
     monkeypatch.setattr("fedbo.exchange.folder._names", None)
-    monkeypatch.setattr("fedbo.identity.border.verify", None)
+    monkeypatch.setattr("fedbo.trust.border.verify", None)
     assert exchange.fetch(OURS) is before
     monkeypatch.undo()
     FolderExchange(folder).publish(message(sequence=2))

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from fedbo.exchange import Exchange, FolderExchange, MemoryExchange
 from fedbo.exchange.folder import file_name, name_of, seal
-from fedbo.identity import Keyring
 from fedbo.message import Fingerprint, Release
 from fedbo.testing.keys import keys_of
+from fedbo.trust import Keyring
 
 
 class TestMemoryExchange(PrivateExchangeContract):

@@ -10,8 +10,8 @@ import pytest
 from contracts.releases import LINE
 
 from fedbo import Federation, FederationMismatch
-from fedbo.identity import KeyPair
 from fedbo.privacy import Plan
+from fedbo.trust import KeyPair
 
 PLAN = Plan(epsilon=2.0, delta=1e-3)
 WHOLE = Plan(

@@ -9,9 +9,9 @@ from contracts.releases import contribution
 import fedbo
 from fedbo.federation.plan import Plan
 from fedbo.flower.mailbox import Mailbox
-from fedbo.identity import KeyPair, KeyRefused
 from fedbo.message import MessageRefused, Release, read
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair, KeyRefused
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)})
 

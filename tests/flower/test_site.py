@@ -9,8 +9,8 @@ import pytest
 
 import fedbo
 from fedbo.flower.site import Site, SiteBusy, TrialsFailed, listen
-from fedbo.identity import KeyPair, KeyRefused
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair, KeyRefused
 
 FEDERATION = fedbo.Federation({"x": fedbo.Float(0, 1)})
 

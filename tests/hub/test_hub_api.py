@@ -28,10 +28,10 @@ from fedbo.hub.problems import PROBLEMS, Refused
 from fedbo.hub.service import MOST_UNFINISHED
 from fedbo.hub.store import HubError, schema
 from fedbo.hub.store.credentials import new_secret, new_token
-from fedbo.identity import KeyPair
 from fedbo.message.signed import MOST_AGENTS
 from fedbo.space import Float
 from fedbo.testing.keys import keys_of, new_keys
+from fedbo.trust import KeyPair
 
 OTHER = Federation(AGREED.space, **{**GIVEN, "seed": 4})
 

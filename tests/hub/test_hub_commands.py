@@ -16,9 +16,9 @@ from hub.world import contribution, private_federation
 from fedbo import Federation
 from fedbo.exchange.hub.memberships import Invitation
 from fedbo.hub import store
-from fedbo.identity import KeyPair
 from fedbo.message.signed import key_text
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 INVITATION = re.compile(r"[a-z0-9-]+\.[0-9a-f]{32}\.[\w-]{32}")
 CREATED = """\

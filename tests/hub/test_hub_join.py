@@ -15,9 +15,9 @@ from fedbo import Federation
 from fedbo.cli import app as cli
 from fedbo.exchange import ExchangeWarning, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
-from fedbo.identity import KeyPair, Keyring
 from fedbo.testing.keys import new_keys
 from fedbo.testing.parties import PLANE
+from fedbo.trust import KeyPair, Keyring
 
 FILE = Path("federation.toml")
 

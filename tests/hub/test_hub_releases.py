@@ -30,9 +30,9 @@ from fedbo.hub.service import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import HubError, begin, schema
 from fedbo.hub.store.backup import backup, restore
-from fedbo.identity import KeyPair, verify
 from fedbo.message import Release
 from fedbo.testing.keys import keys_of, new_keys
+from fedbo.trust import KeyPair, verify
 
 AGREED = private_federation()
 

@@ -32,9 +32,9 @@ from fedbo.hub import store
 from fedbo.hub.names import check_member
 from fedbo.hub.problems import Refused
 from fedbo.hub.store import HubError, begin, open_database, schema, unusable
-from fedbo.identity import KeyPair
 from fedbo.space import Float
 from fedbo.testing.keys import keys_of, new_keys
+from fedbo.trust import KeyPair
 
 OPEN = "import sys; from fedbo.hub.store import open_database; open_database(sys.argv[1]).dispose()"
 KEYS = KeyPair.generate()

@@ -27,9 +27,9 @@ from fedbo.hub.records import ReleaseInfo, ReleaseLedger
 from fedbo.hub.service import release_keys
 from fedbo.hub.settings import Settings
 from fedbo.hub.store import schema
-from fedbo.identity import KeyPair
 from fedbo.message import Message, Release, Withdrawal
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Starlette, about anyio

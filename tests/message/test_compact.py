@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fedbo import Federation, Float
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair
 from fedbo.message import Message, MessageRefused
 from fedbo.message.compact import Compact
+from fedbo.trust import KeyPair
 
 LEVELS, COUNTS = (5, 0, -7), (1, 0, 2, 9)
 OURS = Federation({"x": Float(0, 1)})

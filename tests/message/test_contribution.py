@@ -11,8 +11,8 @@ from contracts.releases import contribution, private, released, unsigned_contrib
 
 from fedbo import Message
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair, verify
 from fedbo.message import MessageRefused, Release, Withdrawal, read
+from fedbo.trust import KeyPair, verify
 
 OURS = private()
 D, CELLS = Shared.of(OURS).shape_coordinates, len(Shared.of(OURS).cells)

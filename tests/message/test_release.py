@@ -17,7 +17,6 @@ from fedbo.errors import MessageRefused
 from fedbo.exchange import ExchangeWarning, Ledger
 from fedbo.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair, Keyring
 from fedbo.message.inbox import BeliefInbox
 from fedbo.message.message import Kind
 from fedbo.message.release import Release
@@ -25,6 +24,7 @@ from fedbo.privacy import Plan
 from fedbo.privacy.contribution import shape
 from fedbo.privacy.release import draws
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair, Keyring
 
 SPACE = {"x": fedbo.Float(0, 1), "y": fedbo.Float(0, 1)}
 

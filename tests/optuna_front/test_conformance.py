@@ -9,12 +9,12 @@ import optuna
 import pytest
 from optuna.samplers import BaseSampler
 
-from fedbo import Federation, Message, identity
+from fedbo import Federation, Message, trust
 from fedbo.federation.shared import Shared
-from fedbo.identity import Trusted
 from fedbo.model.summary import quantise
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Asked, Mirror, read_origin
+from fedbo.trust import Trusted
 
 suite = pytest.importorskip("optuna.testing.pytest_samplers", reason="Optuna 4.8 brought it")
 
@@ -28,7 +28,7 @@ def _stranger(federation: Federation, i: int) -> Trusted:
     header = {"sender": f"stranger-{i}", "sequence": 1, "t_n": 10}
     header |= {"fingerprint": federation.fingerprint, "basis": Shared.of(federation).basis.digest}
     message = Message.of_compact(levels[0], scales[0], counts, **header)
-    return identity.open(federation, None, message)
+    return trust.open(federation, None, message)
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.exchange.latest import Content
-from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.mail import Courier, Letter, Letters
+from fedbo.trust import Trusted
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -10,7 +10,7 @@ from contracts.exchange import OTHERS, message, withdrawal
 from contracts.studies import FEDERATION, inbox, peer, run
 from msgspec.structs import replace
 
-from fedbo import Agent, Federation, Message, identity
+from fedbo import Agent, Federation, Message, trust
 from fedbo.exchange import (
     Exchange,
     ExchangeWarning,
@@ -18,10 +18,10 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.exchange.folder import seal
-from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.study import Mirror
 from fedbo.testing.keys import new_keys
+from fedbo.trust import Trusted
 
 pytestmark = pytest.mark.usefixtures("patient")
 
@@ -51,7 +51,7 @@ def mirror() -> Mirror:
 
 def opened(*messages: Message, federation: Federation = FEDERATION) -> list[Trusted]:
     """Messages as an exchange returns them."""
-    return [identity.open(federation, None, each) for each in messages]
+    return [trust.open(federation, None, each) for each in messages]
 
 
 def test_the_agent_holds_what_was_handed_out_last() -> None:

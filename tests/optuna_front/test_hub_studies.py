@@ -17,8 +17,8 @@ from sqlalchemy import select
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.hub.store import schema
-from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
+from fedbo.trust import KeyPair
 
 pytestmark = [pytest.mark.usefixtures("patient"), pytest.mark.slow]
 

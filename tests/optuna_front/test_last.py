@@ -20,7 +20,7 @@ import pytest
 
 from fedbo import Federation, Float, Int, Space
 from fedbo.exchange import HubExchange
-from fedbo.identity import KeyPair
+from fedbo.trust import KeyPair
 
 ROOT = Path(__file__).parents[2]
 SPACE = Space({"lr": Float(1e-5, 1, log=True), "depth": Int(1, 8)}, direction="minimize")

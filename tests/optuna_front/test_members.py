@@ -18,9 +18,9 @@ from fedbo.exchange import (
     MemoryExchange,
 )
 from fedbo.exchange.latest import Content
-from fedbo.identity import KeyPair, Trusted
 from fedbo.message.signed import member
 from fedbo.optuna import FederatedSampler
+from fedbo.trust import KeyPair, Trusted
 
 pytestmark = pytest.mark.usefixtures("patient")
 

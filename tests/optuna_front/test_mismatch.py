@@ -13,9 +13,9 @@ from fedbo import Categorical, Federation, Float, Space
 from fedbo.caller import warn
 from fedbo.exchange import ExchangeError, ExchangeWarning, MemoryExchange
 from fedbo.exchange.latest import Content
-from fedbo.identity import Trusted
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy
+from fedbo.trust import Trusted
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
-from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 from fedbo.privacy import Plan
 from fedbo.testing.keys import keys_of
+from fedbo.trust import KeyPair
 
 pytestmark = pytest.mark.usefixtures("patient")
 

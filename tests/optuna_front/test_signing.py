@@ -12,8 +12,8 @@ from contracts.studies import record_of
 
 from fedbo import Federation, Float, Space
 from fedbo.exchange import ExchangeWarning, FolderExchange
-from fedbo.identity import KeyPair, Keyring, verify
 from fedbo.optuna import FederatedSampler
+from fedbo.trust import KeyPair, Keyring, verify
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -23,10 +23,10 @@ from fedbo.exchange import (
     Ledger,
     MemoryExchange,
 )
-from fedbo.identity import KeyPair
 from fedbo.optuna import FederatedSampler
 from fedbo.optuna.stored import StoredStudy
 from fedbo.optuna.studies import existing, space_of
+from fedbo.trust import KeyPair
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from fedbo import Federation, Float
 from fedbo.federation.calibration import STEP
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyRefused, verify
 from fedbo.message import Message
 from fedbo.privacy import BudgetSpent, Plan, Release, next_release, one_each, signal, spent
 from fedbo.privacy.budget import is_due, releases_made
 from fedbo.privacy.release import STEPS
 from fedbo.testing.keys import new_keys
+from fedbo.trust import KeyRefused, verify
 
 PLAN = Plan(epsilon=2.0, delta=1e-3, releases=3)
 OURS = private(plan=PLAN)

@@ -22,10 +22,6 @@ from fedbo.caller import warn
 from fedbo.errors import FileRefused, KeyRefused, MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.identity.border import Trusted, open_all
-from fedbo.identity.border import open as open_message
-from fedbo.identity.keyring import Keyring
-from fedbo.identity.keys import KeyPair
 from fedbo.message.inbox import CHANCE_LIMIT, inbox_for
 from fedbo.message.message import MOST_PEERS, Heard, Message
 from fedbo.message.release import Release, draw_names
@@ -39,6 +35,10 @@ from fedbo.policy.target import Origin, Target
 from fedbo.privacy.release import held_draws
 from fedbo.space.axis import Parameter, Value
 from fedbo.space.space import Part, extended
+from fedbo.trust.border import Trusted, open_all
+from fedbo.trust.border import open as open_message
+from fedbo.trust.keyring import Keyring
+from fedbo.trust.keys import KeyPair
 
 if TYPE_CHECKING:
     from fedbo.insight.explain import Explanation
@@ -244,7 +244,7 @@ class Agent:
 
         Args:
             messages: One or several: what an exchange returned; bytes from outside, which are
-                opened here (`fedbo.identity.open`), so they must be signed; or messages of other
+                opened here (`fedbo.trust.open`), so they must be signed; or messages of other
                 agents of this program, which need no signature.
 
         Returns:

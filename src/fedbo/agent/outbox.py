@@ -28,7 +28,6 @@ from fedbo.agent.trial import History
 from fedbo.errors import MessageRefused
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.identity.keys import KeyPair
 from fedbo.message.message import Message
 from fedbo.message.release import Release
 from fedbo.model.kernel import Array
@@ -36,6 +35,7 @@ from fedbo.model.linear import Posterior, Regression
 from fedbo.model.summary import quantise, saturated, summarise
 from fedbo.model.surrogate import Surrogate
 from fedbo.privacy.contribution import shape
+from fedbo.trust.keys import KeyPair
 
 _PROFILED = 32  # trials whose own parameters are tried beside those of others
 

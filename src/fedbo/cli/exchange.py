@@ -14,8 +14,8 @@ from fedbo.errors import ExchangeError, MessageRefused
 from fedbo.exchange import FolderExchange, HubExchange, Ledger, exchange_at
 from fedbo.exchange.hub.memberships import Memberships
 from fedbo.federation.federation import Federation
-from fedbo.identity import Border, KeyPair, Keyring
 from fedbo.message import Fingerprint, Heard, Message
+from fedbo.trust import Border, KeyPair, Keyring
 
 _FAULTS = 20  # shown
 _KEY = 20  # characters of a key that are shown

@@ -10,7 +10,7 @@ import typer
 from fedbo.cli import checks, screen
 from fedbo.exchange.hub.member import Member
 from fedbo.exchange.hub.memberships import HubUrl, Memberships
-from fedbo.identity import KeyPair
+from fedbo.trust import KeyPair
 
 _Address = Annotated[
     str,

@@ -9,8 +9,8 @@ import typer
 
 from fedbo.cli import checks, screen
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, Keyring, own_keys
 from fedbo.message.signed import member, parse_key
+from fedbo.trust import KeyPair, Keyring, own_keys
 
 app = typer.Typer(no_args_is_help=True, help="Show this user's key, and say whom to trust.")
 

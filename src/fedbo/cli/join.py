@@ -14,8 +14,8 @@ from fedbo.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
 from fedbo.exchange.hub.memberships import HubUrl, Invitation, Memberships
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, Keyring
 from fedbo.message.signed import key_text, member
+from fedbo.trust import KeyPair, Keyring
 
 _LONGEST = 10_000  # characters of an invitation
 

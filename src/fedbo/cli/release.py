@@ -12,10 +12,10 @@ from fedbo.cli import checks, screen
 from fedbo.exchange import FolderExchange, Ledger, exchange_at
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, listed_keys
 from fedbo.message import Message
 from fedbo.privacy import signal, spent, statement
 from fedbo.privacy.release import composed
+from fedbo.trust import KeyPair, listed_keys
 
 
 def release(

@@ -8,7 +8,7 @@ import re
 from fedbo.errors import ExchangeError
 from fedbo.exchange.folder import FolderExchange
 from fedbo.exchange.hub.exchange import HubExchange
-from fedbo.identity.keyring import Keyring
+from fedbo.trust.keyring import Keyring
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _HOST_AND_PORT = re.compile(r"[^/\\]+:\d{1,5}(/.*)?")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from fedbo.errors import ExchangeError
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring, Trusted
 from fedbo.message import Heard, Message
+from fedbo.trust import Keyring, Trusted
 
 
 class Identity(NamedTuple):
@@ -68,7 +68,7 @@ class Exchange(ABC):
 
         If the federation has a privacy plan, this is the latest release, and nothing else.
 
-        All are trusted: they were opened here (`fedbo.identity.open`). One that is damaged, does
+        All are trusted: they were opened here (`fedbo.trust.open`). One that is damaged, does
         not fit or is not from its sender is left out with an `ExchangeWarning`, which is not
         repeated. If the place tells of other federations, there is one warning for each of them.
 

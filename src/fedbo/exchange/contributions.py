@@ -12,9 +12,9 @@ from fedbo.errors import ExchangeError
 from fedbo.exchange.base import Exchange
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
-from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Release
 from fedbo.privacy.budget import check_signer, next_number, next_release, one_each
+from fedbo.trust.keys import KeyPair
 
 
 def make_release(

@@ -33,10 +33,10 @@ from fedbo.exchange.latest import Content, latest
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.identity import Keyring, Trusted, verify
 from fedbo.message import Fingerprint, Message, Release, Withdrawal, read
 from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
+from fedbo.trust import Keyring, Trusted, verify
 
 SUFFIX = ".fedbo"
 MOST_FILES = 20_000  # messages that are looked at in a folder: a second, and 32 MB of what is wrong

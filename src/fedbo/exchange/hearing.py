@@ -9,9 +9,9 @@ from fedbo.errors import MessageRefused
 from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.exchange.latest import latest
 from fedbo.federation.federation import Federation
-from fedbo.identity import Border, Keyring, Trusted
 from fedbo.message import Message, Release, Withdrawal
 from fedbo.outside import printable, shortened
+from fedbo.trust import Border, Keyring, Trusted
 
 NAMED = 5  # things skipped that one fetch names; the rest are counted
 _LONGEST = 1000  # characters of a warning that may quote others

@@ -34,11 +34,11 @@ from fedbo.exchange.base import Exchange
 from fedbo.exchange.errors import ExchangeWarning, failing
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
-from fedbo.identity.keys import KeyPair
 from fedbo.message import Fingerprint, Heard, Message, MessageKind, Release, Withdrawal
 from fedbo.outside import printable, shortened
 from fedbo.privacy.statement import broken_promise
 from fedbo.state import make_folder, state_folder
+from fedbo.trust.keys import KeyPair
 
 NAME = "ledger.jsonl"
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)

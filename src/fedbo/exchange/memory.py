@@ -9,8 +9,8 @@ from fedbo.exchange.hearing import Hearing, foreign
 from fedbo.exchange.latest import Content, Origin, latest, origin
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.identity import Trusted
 from fedbo.message import Message
+from fedbo.trust import Trusted
 
 
 class MemoryExchange(Exchange):

@@ -16,12 +16,12 @@ from fedbo.exchange import FolderExchange, Ledger
 from fedbo.exchange.contributions import make_release
 from fedbo.federation.federation import Federation
 from fedbo.federation.shared import Shared
-from fedbo.identity import KeyPair, Keyring, NotTrusted, listed_keys, open
-from fedbo.identity.keyring import NAME, Reason
 from fedbo.message import Message, Release
 from fedbo.message.message import MOST_PEERS
 from fedbo.privacy.budget import is_due
 from fedbo.state import make_folder
+from fedbo.trust import KeyPair, Keyring, NotTrusted, listed_keys, open
+from fedbo.trust.keyring import NAME, Reason
 
 
 class Mailbox:

@@ -21,11 +21,11 @@ from fedbo.exchange import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.files import alone
 from fedbo.flower.wire import log
-from fedbo.identity import Border, KeyPair, listed_keys
 from fedbo.message import Release, Withdrawal
 from fedbo.policy import Policy
 from fedbo.space.axis import Value
 from fedbo.state import make_folder
+from fedbo.trust import Border, KeyPair, listed_keys
 
 #: Scores params; None is a failed trial.
 Score = Callable[[dict[str, Value]], float | None]

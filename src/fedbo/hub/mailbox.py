@@ -21,10 +21,10 @@ from fedbo.hub.problems import Refused
 from fedbo.hub.routes import Name
 from fedbo.hub.service import Service
 from fedbo.hub.store import Caller
-from fedbo.identity import verify
 from fedbo.message import Message, Release, Withdrawal
 from fedbo.message.signed import SENDER_BYTES, key_text, member
 from fedbo.outside import shortened
+from fedbo.trust import verify
 
 router = APIRouter(prefix="/v1/federations/{federation}", route_class=BoundedRoute)
 

@@ -30,7 +30,7 @@ from fedbo.federation.federation import Federation
 from fedbo.hub import store
 from fedbo.hub.problems import Refused
 from fedbo.hub.settings import Settings
-from fedbo.identity import KeyPair
+from fedbo.trust import KeyPair
 
 _COMPOSED = 4  # answers that are composed at once, each of which is in memory twice
 _MOST_KEYS = 100_000  # members that are remembered

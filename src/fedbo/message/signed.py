@@ -3,7 +3,7 @@
 Whatever an agent hands out is one MessagePack array on the wire. Its first element says what it is:
 1 a message, 3 a release, 4 a withdrawal. The next ones are the fingerprint of the federation, the
 sender, the sequence number, the key and the signature, both empty if it is not signed.
-`fedbo.identity` makes signatures and checks them; this module only knows their form. Only the bytes
+`fedbo.trust` makes signatures and checks them; this module only knows their form. Only the bytes
 that `Signed.encode` writes are accepted: nothing has two spellings.
 """
 

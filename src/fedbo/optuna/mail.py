@@ -27,7 +27,6 @@ from fedbo.errors import ExchangeError, HubRefused
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring, Trusted
 from fedbo.message import Message, Release
 from fedbo.optuna import private
 from fedbo.optuna.standing import (
@@ -40,6 +39,7 @@ from fedbo.optuna.standing import (
 )
 from fedbo.optuna.study import SCORED, Mirror, StudyAgent, StudyRecord, end_of, read_record
 from fedbo.space import Direction
+from fedbo.trust import Keyring, Trusted
 
 _FIRST_NEWS = 0.5  # seconds that the first query waits for messages of peers
 _LOOKS, _INTERVAL = 200, 0.01  # how often, and at which interval, to look for trials being stored

@@ -40,7 +40,6 @@ from fedbo.agent.settings import Settings
 from fedbo.errors import FederationMismatch
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger, exchange_at
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring
 from fedbo.message import Message
 from fedbo.optuna import private
 from fedbo.optuna.distributions import SearchSpace, advice, middle, misfit
@@ -49,6 +48,7 @@ from fedbo.optuna.study import SCORED, Options, StudyAgent, show_asked, write_as
 from fedbo.policy import Policy, TipsThenPool
 from fedbo.space import Float
 from fedbo.space.axis import Value
+from fedbo.trust import Keyring
 
 _NO_FEDERATION = (
     "there is an exchange, but no federation: sites that exchange messages agree on a federation "

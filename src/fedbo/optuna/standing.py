@@ -14,9 +14,9 @@ from fedbo.caller import warn
 from fedbo.errors import ExchangeError, KeyRefused, NotOurs
 from fedbo.exchange import Exchange, ExchangeWarning, Ledger
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, Keyring, listed_keys
 from fedbo.message.signed import SENDER_BYTES, member, parse_key
 from fedbo.optuna.study import StudyAgent, StudyRecord, write_key
+from fedbo.trust import KeyPair, Keyring, listed_keys
 
 
 class Standing(NamedTuple):

@@ -18,13 +18,13 @@ from fedbo.agent.settings import Settings
 from fedbo.errors import FederationMismatch, StudyRefused
 from fedbo.exchange import Exchange, Ledger
 from fedbo.federation.federation import Federation
-from fedbo.identity import Keyring
 from fedbo.message import Kind, Message
 from fedbo.optuna import standing
 from fedbo.optuna.distributions import misfit
 from fedbo.optuna.mail import rival
 from fedbo.optuna.study import SCORED, Mirror, Options, StudyAgent, StudyRecord, read_record
 from fedbo.policy import RGPE, Policy, TipsThenPool
+from fedbo.trust import Keyring
 
 _POLICIES: dict[Kind, type[Policy]] = {
     "compact": TipsThenPool,

@@ -32,7 +32,6 @@ from fedbo.agent.settings import Settings
 from fedbo.agent.trial import Trial
 from fedbo.errors import FederationMismatch
 from fedbo.federation.federation import Federation
-from fedbo.identity import KeyPair, Keyring, Trusted
 from fedbo.message import Message, Release
 from fedbo.optuna import private
 from fedbo.optuna.distributions import (
@@ -45,6 +44,7 @@ from fedbo.optuna.distributions import (
 from fedbo.policy import Origin, Policy, Source
 from fedbo.space import Direction, Parameter, Space
 from fedbo.space.axis import Value
+from fedbo.trust import KeyPair, Keyring, Trusted
 
 SCORED = (TrialState.COMPLETE, TrialState.PRUNED)  # the states of trials that have scores
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 
 from fedbo.errors import BudgetSpent, KeyRefused
 from fedbo.federation.federation import Federation
-from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Release
 from fedbo.message.signed import key_text, member
 from fedbo.privacy.noise import SECRET, Source
 from fedbo.privacy.release import composed, noisy
 from fedbo.privacy.statement import statement
+from fedbo.trust.keys import KeyPair
 
 _DAY = 86400.0
 

@@ -7,8 +7,8 @@ from functools import cache
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedbo.identity import KeyPair
 from fedbo.message.signed import member
+from fedbo.trust import KeyPair
 
 
 def keys_of(sender: str) -> KeyPair:

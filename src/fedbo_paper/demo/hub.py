@@ -17,7 +17,7 @@ from fedbo.hub import store
 from fedbo.hub.app import JsonLines, create_app
 from fedbo.hub.names import command_line
 from fedbo.hub.settings import Settings
-from fedbo.identity import KeyPair
+from fedbo.trust import KeyPair
 from fedbo_paper.demo.demo import Demo
 
 

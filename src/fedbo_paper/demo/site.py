@@ -16,8 +16,8 @@ from fedbo.agent import Agent
 from fedbo.exchange import Ledger
 from fedbo.exchange.hub.exchange import HubExchange
 from fedbo.exchange.hub.member import enrol
-from fedbo.identity import KeyPair
 from fedbo.state import VARIABLE as STATE
+from fedbo.trust import KeyPair
 from fedbo_paper.demo.demo import MODES, Demo
 from fedbo_paper.problems.digits import Images
 

@@ -17,10 +17,10 @@ from fedbo.exchange.hub.wire import ANSWER_BYTES, MOST_HANDED, News, Wanted
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.identity import Keyring, Trusted
 from fedbo.message import Message, Release, Withdrawal, read
 from fedbo.message.message import MOST_PEERS
 from fedbo.message.signed import member as member_of
+from fedbo.trust import Keyring, Trusted
 
 _BESIDE = 64  # bytes beside each message in an answer
 _OTHERS = 400 * MOST_HANDED  # bytes of all withdrawals in an answer

@@ -35,10 +35,10 @@ from fedbo.exchange.hub.wire import (
 )
 from fedbo.federation.federation import Federation
 from fedbo.federation.file import LARGEST_FILE
-from fedbo.identity.keys import KeyPair
 from fedbo.message import Message, Withdrawal
 from fedbo.message.signed import parse_key
 from fedbo.outside import printable, shortened
+from fedbo.trust.keys import KeyPair
 
 _MOST_FILE = 2 * LARGEST_FILE + 2**16  # bytes of an answer with a federation file, as JSON
 _MOST_LISTED = 2 * ANSWER_BYTES  # bytes of an answer with messages

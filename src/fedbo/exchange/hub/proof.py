@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fedbo.identity.keys import KeyPair, is_signed
+from fedbo.trust.keys import KeyPair, is_signed
 
 
 class Statement(NamedTuple):

@@ -41,11 +41,11 @@ from fedbo.hub.store.transaction import (
     record,
     take_cursors,
 )
-from fedbo.identity import KeyPair
 from fedbo.message import Message, Release
 from fedbo.privacy.accounting import Gaussian, Laplace, epsilon
 from fedbo.privacy.budget import is_due, next_release, one_each
 from fedbo.privacy.release import composed, mechanisms
+from fedbo.trust import KeyPair
 
 
 def make_release(

@@ -27,10 +27,10 @@ from fedbo.caller import warn
 from fedbo.errors import FileRefused, KeyRefused, MessageRefused, StateMissing
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock, alone
-from fedbo.identity.keys import KeyPair, own_keys
 from fedbo.message.release import Release
 from fedbo.message.signed import Signed, Withdrawal, key_text, member, parse_key
 from fedbo.state import make_folder, state_folder
+from fedbo.trust.keys import KeyPair, own_keys
 
 NAME = "known_keys.json"
 MOST = 200_000  # names, so that the file stays below its limit

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fedbo.identity import KeyPair, KeyRefused, verify
 from fedbo.message import Message, MessageRefused, Withdrawal, read
 from fedbo.message.message import Weights
+from fedbo.trust import KeyPair, KeyRefused, verify
 
 
 def message(**changes: object) -> Message:
@@ -29,7 +29,7 @@ def test_the_users_key_is_created_once_and_only_its_user_can_read_it(state: Path
 
 
 def test_processes_that_start_together_get_one_key(state: Path) -> None:
-    program = "from fedbo.identity import KeyPair; print(KeyPair.load())"
+    program = "from fedbo.trust import KeyPair; print(KeyPair.load())"
     running = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         for _ in range(4)

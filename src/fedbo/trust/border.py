@@ -1,7 +1,7 @@
 """The border: whatever comes from outside is trusted once, where it enters.
 
 Checked are, in this order: the size, before anything is unpacked; the form; that it fits the
-federation; the signature; and the key, by the one rule of `fedbo.identity.keyring`. Nothing else
+federation; the signature; and the key, by the one rule of `fedbo.trust.keyring`. Nothing else
 makes a `Trusted`, and only what is trusted reaches an inbox.
 """
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from fedbo.errors import MessageRefused
 from fedbo.federation.federation import Federation
-from fedbo.identity.keyring import Keyring, NotTrusted
-from fedbo.identity.keys import verify
 from fedbo.message import Heard, Withdrawal
+from fedbo.trust.keyring import Keyring, NotTrusted
+from fedbo.trust.keys import verify
 
 Content = Heard | Withdrawal
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import fedbo
 from fedbo import Agent, Federation, Float
-from fedbo.identity import Border, Keyring, NotTrusted, Trusted, border, open, open_all
 from fedbo.message import Message, MessageRefused, Withdrawal
 from fedbo.testing.keys import keys_of, new_keys
+from fedbo.trust import Border, Keyring, NotTrusted, Trusted, border, open, open_all
 
 OURS = Federation({"x": Float(0, 1)}, features=2, kind="weights")
 OTHER = Federation({"x": Float(0, 1)}, features=2, kind="weights", seed=1)
@@ -104,7 +104,7 @@ def test_nothing_else_makes_a_trusted() -> None:
         and isinstance(node.func, ast.Name)
         and node.func.id == "Trusted"
     }
-    assert makers == {"identity/border.py"}
+    assert makers == {"trust/border.py"}
 
 
 def test_only_what_is_trusted_reaches_an_inbox() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from fedbo import Federation, Float
 from fedbo.errors import FileRefused
-from fedbo.identity import KeyPair, Keyring, keyring
-from fedbo.identity.keyring import Reason
 from fedbo.message import Message, Withdrawal
 from fedbo.message.signed import Signed
 from fedbo.testing.keys import new_keys
+from fedbo.trust import KeyPair, Keyring, keyring
+from fedbo.trust.keyring import Reason
 
 SPACE = {"x": Float(0, 1)}
 ours = Federation(SPACE, features=2)
@@ -262,7 +262,7 @@ def test_a_file_is_shared_by_processes_and_private(tmp_path: Path) -> None:
     assert here.changes() > before and not here.is_trusted(ours, "a", A.public)
     here.trust("a", A.public)
     program = (
-        "import sys; from fedbo.identity import Keyring;"
+        "import sys; from fedbo.trust import Keyring;"
         "from fedbo.message.signed import parse_key;"
         "Keyring(sys.argv[1]).trust(sys.argv[2], parse_key(sys.argv[3]))"
     )

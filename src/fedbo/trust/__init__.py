@@ -1,9 +1,9 @@
 """Who is who: key pairs that sign, the keyring, and the border where messages are trusted."""
 
 from fedbo.errors import KeyRefused
-from fedbo.identity.border import Border, Trusted, open, open_all
-from fedbo.identity.keyring import Keyring, NotTrusted, listed_keys
-from fedbo.identity.keys import KeyPair, is_signed, own_keys, verify
+from fedbo.trust.border import Border, Trusted, open, open_all
+from fedbo.trust.keyring import Keyring, NotTrusted, listed_keys
+from fedbo.trust.keys import KeyPair, is_signed, own_keys, verify
 
 __all__ = [
     "Border",
