@@ -26,6 +26,7 @@ from fedbo.exchange import (
 from fedbo.message import Kind
 from fedbo.testing.keys import keys_of, new_keys
 from fedbo.testing.parties import PLANE
+from fedbo.trust import Trusted
 
 KEYS = keys_of("site-a")
 
@@ -317,3 +318,19 @@ def test_processes_do_not_write_into_each_others_lines(
         lines = ledger.read(agent)
         assert sorted(line.sequence for line in lines) == [*range(30)]
         assert all(line.message().sender == agent for line in lines)
+
+
+class Elsewhere(MemoryExchange):
+    """A place that shows this machine nothing of what another one has published."""
+
+    def fetch(self, federation: Federation) -> list[Trusted]:
+        return []
+
+
+def test_a_later_message_of_another_machine_is_not_said_to_be_withdrawn(ledger: Ledger) -> None:
+    exchange = Elsewhere()
+    ledger.publish(exchange, message(sequence=1))
+    exchange.publish(message(sequence=2))  # not recorded here
+    with pytest.raises(NotOurs, match="has a later message of 'site-a'"):
+        ledger.withdraw(exchange, OURS, "site-a", KEYS)
+    assert "withdrawn" not in {entry.action for entry in ledger.read()}

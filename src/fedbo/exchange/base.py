@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from fedbo.errors import ExchangeError
+from fedbo.exchange.hearing import Hearing
 from fedbo.exchange.latest import Content
 from fedbo.federation.federation import Federation
 from fedbo.message import Heard, Message
@@ -56,7 +56,7 @@ class Exchange(ABC):
 
         There is one place for each sender, key and federation, and `fedbo.exchange.latest.latest`
         decides what counts of it and of what is there. So a retry changes nothing, workers that
-        share an agent may finish in any order, and nobody can put back what was withdrawn.
+        share an agent may finish in any order, and what was withdrawn cannot be put back.
 
         Returns:
             Whether exactly this is now in its place. True after a retry.
@@ -77,16 +77,6 @@ class Exchange(ABC):
         withdrawn, its sender has left, or others were selected), the caller should forget it too.
         """
 
-    def contributions(self, federation: Federation) -> list[Message]:
-        """Return the latest contribution of every sender, for the party that makes releases.
-
-        By default, a place shows them to nobody, and makes its releases itself.
-        """
-        raise ExchangeError(
-            f"{self.address} shows nobody the contributions to its releases: whoever runs it makes "
-            "them"
-        )
-
     def identity(self, federation: Federation) -> Identity | None:
         """Return as whom this user takes part; None (default) if any name and key will do.
 
@@ -97,3 +87,23 @@ class Exchange(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address!r})"
+
+
+class OpenExchange(Exchange):
+    """An exchange whose place shows everything to those who can reach it, contributions too."""
+
+    @abstractmethod
+    def _hearing(self, federation: Federation) -> Hearing:
+        """Hear what is at the place now."""
+
+    def fetch(self, federation: Federation) -> list[Trusted]:
+        return self._hearing(federation).messages()
+
+    def contributions(self, federation: Federation) -> list[Message]:
+        """Return the latest contribution of every sender, for the party that makes releases.
+
+        Args:
+            federation: A federation with a privacy plan.
+        """
+        federation.require_plan()
+        return self._hearing(federation).contributions()

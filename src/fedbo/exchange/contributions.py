@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fedbo.errors import ExchangeError
-from fedbo.exchange.base import Exchange
+from fedbo.exchange.base import OpenExchange
 from fedbo.exchange.ledger import Ledger
 from fedbo.federation.federation import Federation
 from fedbo.message import Message, Release
@@ -18,7 +18,7 @@ from fedbo.trust.keys import KeyPair
 
 
 def make_release(
-    exchange: Exchange,
+    exchange: OpenExchange,
     federation: Federation,
     ledger: Ledger,
     keys: KeyPair,
@@ -67,7 +67,7 @@ def make_release(
     return release, True
 
 
-def _publish(exchange: Exchange, ledger: Ledger, release: Release) -> None:
+def _publish(exchange: OpenExchange, ledger: Ledger, release: Release) -> None:
     if not ledger.publish(exchange, release):
         raise ExchangeError(
             f"release {release.sequence} is recorded in {ledger.path}, but {exchange.address} has "

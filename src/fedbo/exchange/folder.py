@@ -26,17 +26,17 @@ from urllib.parse import quote
 
 from fedbo import files
 from fedbo.errors import ExchangeError, FileRefused, MessageRefused, NotSent
-from fedbo.exchange.base import Exchange, Holding
+from fedbo.exchange.base import Holding, OpenExchange
 from fedbo.exchange.errors import failing
 from fedbo.exchange.hearing import Hearing, foreign
 from fedbo.exchange.latest import Content, latest
 from fedbo.exchange.tree import OpenFolder
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.message import Fingerprint, Message, Release, Withdrawal, read
+from fedbo.message import Fingerprint, Release, Withdrawal, read
 from fedbo.message.release import RELEASE_BYTES
 from fedbo.outside import shortened
-from fedbo.trust import Keyring, Trusted, verify
+from fedbo.trust import Keyring, verify
 
 SUFFIX = ".fedbo"
 MOST_FILES = 20_000  # messages that are looked at in a folder: a second, and 32 MB of what is wrong
@@ -71,8 +71,8 @@ class _Heard:
     def look(self, home: OpenFolder, federation: Federation) -> list[str]:
         """Read the files that have changed; return what there is to warn of.
 
-        Who was heard before comes first, so that nobody is displaced by others. Some file systems
-        do not list a file that is being replaced at this moment.
+        Senders that were heard before come first, so that others do not displace them. Some file
+        systems do not list a file that is being replaced at this moment.
         """
         most = federation.most_bytes
         limit = min(MOST_FILES, MOST_HELD // most)
@@ -97,7 +97,7 @@ class _Heard:
         ]
 
 
-class FolderExchange(Exchange):
+class FolderExchange(OpenExchange):
     """An exchange through a folder that all participants can reach.
 
     Use the folder for nothing else. Its sub-folders get its permissions: whoever may write to it
@@ -157,13 +157,6 @@ class FolderExchange(Exchange):
             if counting != before:
                 home.write(name, data)
         return counting == content
-
-    def fetch(self, federation: Federation) -> list[Trusted]:
-        return self._hearing(federation).messages()
-
-    def contributions(self, federation: Federation) -> list[Message]:
-        federation.require_plan()
-        return self._hearing(federation).contributions()
 
     def holdings(self) -> list[Holding]:
         """Return everything in the folder, of any federation, sorted by place.
@@ -270,7 +263,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def _load(home: OpenFolder, name: str, most: int) -> bytes | str:
-    """Return what is in a file of at most so many bytes, or why it counts nowhere.
+    """Return what is in a file of limited size, or why it counts nowhere.
 
     A FileNotFoundError says that there is none.
     """
@@ -303,7 +296,7 @@ def _signed(home: OpenFolder, name: str, most: int) -> Content | None:
 
 
 def _names(home: OpenFolder, most: int) -> tuple[list[str], bool]:
-    """Return the names of at most so many messages, and whether all entries were looked at."""
+    """Return the names of a limited number of messages, and whether all entries were read."""
     names: list[str] = []
     for looked, entry in enumerate(home.entries()):
         if looked == MOST_ENTRIES or len(names) == most:

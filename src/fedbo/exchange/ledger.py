@@ -79,8 +79,8 @@ class _Index:
     def __init__(self) -> None:
         self.left: dict[bytes, set[str]] = {}  # to which addresses it was sent; empty: handed out
         self.studies: dict[bytes, set[str]] = {}  # which studies sent it
-        #: What was sent last, and not withdrawn, by address, federation, agent and key.
-        self.last: dict[tuple[str, str, str, bytes], Message] = {}
+        #: What was sent last, and not withdrawn, by address, federation and agent.
+        self.last: dict[tuple[str, str, str], Entry] = {}
         self.releases: dict[str, dict[str, None]] = {}  # contents, by federation
         self.damaged: set[int] = set()  # where lines begin that may have been releases
 
@@ -95,9 +95,7 @@ class _Index:
         elif entry.action == "withdrawn":
             for places in self.left.values():
                 places.discard(entry.to)
-            for place in [*self.last]:
-                if place[:3] == (entry.to, entry.federation, entry.agent):
-                    del self.last[place]
+            self.last.pop((entry.to, entry.federation, entry.agent), None)
         else:
             digest = _digest(entry.content)
             self.left.setdefault(digest, set()).add(entry.to)
@@ -105,11 +103,7 @@ class _Index:
             if entry.kind == "release":
                 self.releases.setdefault(entry.federation, {})[entry.content] = None
             elif entry.action == "sent":
-                with contextlib.suppress(ValueError):  # it is damaged
-                    message = entry.message()
-                    if isinstance(message, Message):
-                        place = entry.to, entry.federation, entry.agent, message.key
-                        self.last[place] = message
+                self.last[entry.to, entry.federation, entry.agent] = entry
 
     def has(self, entry: Entry) -> bool:
         """Return whether there is nothing new in an entry."""
@@ -260,7 +254,7 @@ class Ledger:
     ) -> bool:
         """Withdraw what was signed with these keys under a name, then record that.
 
-        A withdrawal takes the place of the message, so that nobody can put it back.
+        A withdrawal takes the place of the message, which cannot be put back then.
 
         Args:
             exchange: Where the message is.
@@ -273,12 +267,13 @@ class Ledger:
             Whether there was a message to withdraw; `NotOurs` is raised if it is another study's.
         """
         with self._reading("nothing was withdrawn, because the ledger"):
-            place = exchange.address, str(federation.fingerprint), sender, keys.public
-            known = [message] if (message := self._index.last.get(place)) else []
+            entry = self._index.last.get((exchange.address, str(federation.fingerprint), sender))
             studies = self._index.studies
-        for content in (trusted.content for trusted in exchange.fetch(federation)):
-            if isinstance(content, Message) and (content.sender, content.key) == place[2:]:
-                known.append(content)
+        contents = [trusted.content for trusted in exchange.fetch(federation)]
+        with contextlib.suppress(ValueError):  # its line is damaged
+            contents += [] if entry is None else [entry.message()]
+        ours = sender, keys.public
+        known = [m for m in contents if isinstance(m, Message) and (m.sender, m.key) == ours]
         if not known:
             return False
         message = max(known, key=lambda each: each.sequence)
@@ -292,7 +287,11 @@ class Ledger:
         withdrawal = Withdrawal(
             fingerprint=message.fingerprint, sender=sender, sequence=message.sequence
         )
-        exchange.publish(keys.sign(withdrawal))
+        if not exchange.publish(keys.sign(withdrawal)):
+            raise NotOurs(
+                f"nothing was withdrawn: {exchange.address} has a later message of {sender!r} than "
+                "is known here; withdraw it on the machine that sent it"
+            )
         entry = _entry("withdrawn", message, exchange.address, study or "")
         what = f"the message of {sender!r} was withdrawn from {exchange.address}, but this"
         self._record(replace(entry, content=""), what)

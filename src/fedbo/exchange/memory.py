@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from fedbo.exchange.base import Exchange
+from fedbo.exchange.base import OpenExchange
 from fedbo.exchange.hearing import Hearing, foreign
 from fedbo.exchange.latest import Content, Origin, latest, origin
 from fedbo.federation.federation import Federation
 from fedbo.files import Lock
-from fedbo.message import Message
-from fedbo.trust import Trusted
 
 
-class MemoryExchange(Exchange):
+class MemoryExchange(OpenExchange):
     """An exchange that keeps messages in the memory of this process.
 
     The agents of one program need no keys, and no signature is looked at.
@@ -46,13 +44,6 @@ class MemoryExchange(Exchange):
                 self._places[place] = counting
                 self._changes += 1
             return counting == content
-
-    def fetch(self, federation: Federation) -> list[Trusted]:
-        return self._hearing(federation).messages()
-
-    def contributions(self, federation: Federation) -> list[Message]:
-        federation.require_plan()
-        return self._hearing(federation).contributions()
 
     def _hearing(self, federation: Federation) -> Hearing:
         own = bytes(federation.fingerprint)

@@ -60,7 +60,7 @@ def mean_noise(plan: Plan, members: int) -> float:
 
 
 def second_moments_of(members: int, d: int) -> tuple[float, int]:
-    """Return c and e, for so many members with shapes of d coordinates."""
+    """Return c and e, for a number of members with shapes of d coordinates."""
     return (1.0, d) if members >= _MANY else (0.5, min(6, d))
 
 

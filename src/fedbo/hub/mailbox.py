@@ -134,7 +134,7 @@ def _signed(caller: Caller, agreed: Federation, content: bytes) -> Message | Wit
             raise MessageRefused("it is a private release, which only the hub itself makes")
         _check_sender(caller, signed.sender)
         _check_key(caller, signed)
-        if agreed.privacy is not None:  # this hub is whoever hears contributions
+        if agreed.privacy is not None:  # this hub hears the contributions
             from fedbo.federation.shared import Shared  # loads the models, for releases only
 
             Shared.of(agreed).check(signed)

@@ -1,4 +1,4 @@
-"""Messages as somebody careless or hostile may send them: whole bytes with one thing wrong.
+"""Messages as a careless or hostile sender may send them: whole bytes with one thing wrong.
 
 Whatever can be read is signed, so that only this one thing can be the reason to refuse it.
 """
@@ -34,7 +34,7 @@ def garbage(federation: Federation) -> Iterator[bytes]:
 
 
 def foreign(federation: Federation) -> Iterator[bytes]:
-    """Of federations that agreed on something else."""
+    """Yield messages of federations that agreed on something else."""
     agreed: dict[str, Any] = {
         "features": federation.features,
         "kind": federation.kind,
@@ -49,7 +49,7 @@ def foreign(federation: Federation) -> Iterator[bytes]:
 
 
 def wrong_features(federation: Federation) -> Iterator[bytes]:
-    """With more or fewer features, honest about it or not.
+    """Yield messages with more or fewer features, honest about it or not.
 
     Compact messages may have the same number of coordinates all the same; then a lie does not show.
     """
@@ -61,7 +61,7 @@ def wrong_features(federation: Federation) -> Iterator[bytes]:
 
 
 def wrong_kind(federation: Federation) -> Iterator[bytes]:
-    """Of every other kind, honest about it or not."""
+    """Yield messages of every other kind, honest about it or not."""
     for kind in get_args(Kind):
         if kind != federation.kind:
             there = Federation(federation.space, features=federation.features, kind=kind)
@@ -70,26 +70,26 @@ def wrong_kind(federation: Federation) -> Iterator[bytes]:
 
 
 def nan(federation: Federation) -> Iterator[bytes]:
-    """With one number that is NaN."""
+    """Yield messages with one number that is NaN."""
     return _spoilt(federation, lambda numbers: _with_last(numbers, np.nan))
 
 
 def infinite(federation: Federation) -> Iterator[bytes]:
-    """With one number that is infinite."""
+    """Yield messages with one number that is infinite."""
     yield from _spoilt(federation, lambda numbers: _with_last(numbers, np.inf))
     yield from _spoilt(federation, lambda numbers: _with_last(numbers, -np.inf))
 
 
 def absurd(federation: Federation) -> Iterator[bytes]:
-    """With numbers that no standardised scores can give."""
+    """Yield messages with numbers that no standardised scores can give."""
     yield from _spoilt(federation, lambda numbers: np.full_like(numbers, 1e6))
     yield from _spoilt(federation, lambda numbers: np.full_like(numbers, -1e30))
 
 
 def hostile(federation: Federation) -> Iterator[bytes]:
-    """Of sound form and within all limits, or nearly; but no trials give such numbers.
+    """Yield messages of sound form, within all limits or nearly, whose numbers no trials give.
 
-    Among them are covariances that are none. Each is of a sender of its own.
+    Some have covariances that are none. Each message has a sender of its own.
     """
     changes: list[Change] = [np.zeros_like, np.negative, lambda numbers: numbers[::-1]]
     changes += [partial(np.multiply, by) for by in (1e-30, 20.0, -20.0)]

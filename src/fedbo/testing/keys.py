@@ -23,5 +23,5 @@ def _keys(name: str) -> KeyPair:
 
 
 def new_keys() -> KeyPair:
-    """A key pair that nobody knows."""
+    """A new key pair, which no keyring knows."""
     return KeyPair.generate()

@@ -59,7 +59,9 @@ class Reason(Enum):
         "it is signed with {key}, and another one with another key: several sites use the name "
         "{name!r}. Ask one of them to take another name. If it is one site with a new key: {advice}"
     )
-    REPLAYED = "a later one of this sender was heard here before: somebody hands out an old one"
+    REPLAYED = (
+        "a later one of this sender was heard here before: this is an old one, handed out again"
+    )
     FULL = "this keyring knows too many names already, and takes no new ones"
 
 

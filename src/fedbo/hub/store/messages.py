@@ -2,7 +2,7 @@
 
 There is one row for each federation, sender and key, and `fedbo.exchange.latest.latest` decides
 what counts of it and of what comes. A row is empty if its message was deleted: its member has left,
-or has another key. Its sequence stays, so that nobody can put back what was there.
+or has another key. Its sequence stays, so that what was there cannot be put back.
 """
 
 from __future__ import annotations

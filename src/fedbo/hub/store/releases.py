@@ -58,7 +58,7 @@ def make_release(
 ) -> ReleaseInfo:
     """Make the next release of a federation, from the contributions of its members.
 
-    Whoever asks for the same number twice gets one release; by default, it is the next number."""
+    Asking for the same number twice gives one release; by default, it is the next number."""
     row = lock_federation(connection, name)
     plan = _plan(row)
     if row.is_restored:
